@@ -1,0 +1,1 @@
+"""Fast, accurate, differentiable mean and batch normalization for NumPy arrays."""

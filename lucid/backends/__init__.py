@@ -1,0 +1,55 @@
+"""Where an array lives decides who computes: NumPy memory on the CPU, MLX arrays on the GPU.
+
+A backend is a module. The functions of `Backend` are all that `lucid.ops` asks of one; arrays go in
+and arrays of the same kind come out, and nothing is copied between devices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+Array = Any
+
+
+class Backend(Protocol):
+    """What a backend module provides.
+
+    Channel vectors (``mean``, ``rstd``) have shape (C,) and are float64 on the CPU, float32 on MLX.
+    `needs` is a tuple of booleans saying which of the results are wanted; the others are None.
+    """
+
+    name: str  # "cpu" or "gpu"
+
+    def reduce_mean(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+        """Mean of `x` over the non-negative, sorted `axes`; integers give float64."""
+
+    def mean_var(
+        self, x: Array, axes: tuple[int, ...], correction: float, keepdims: bool
+    ) -> tuple[Array, Array]:
+        """Mean and variance over `axes` in one pass over memory."""
+
+    def batch_norm_forward(
+        self, x, weight, bias, running_mean, running_var, momentum, eps, channel_axis
+    ) -> tuple[Array, Array, Array]:
+        """Training: ``y, mean, rstd``; updates the running statistics in the same call."""
+
+    def batch_norm_inference(
+        self, x, weight, bias, running_mean, running_var, eps, channel_axis
+    ) -> tuple[Array, Array, Array]:
+        """Evaluation: ``y, mean, rstd`` from the running statistics, which are only read."""
+
+    def batch_norm_backward(
+        self, dy, x, weight, bias, mean, rstd, training, channel_axis, needs
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """``dx, dweight, dbias``; each parameter gradient in its parameter's dtype.
+
+        `training` False means that ``mean`` and ``rstd`` are constants.
+        """
+
+    def batch_norm_double_backward(
+        self, v, w, u, dy, x, weight, mean, rstd, training, channel_axis, needs
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """Gradients to ``dy, x, weight`` given the cotangents ``v, w, u`` of ``dx, dweight, dbias``.
+
+        Any of the cotangents may be None (zero); `weight` may be None (one).
+        """
