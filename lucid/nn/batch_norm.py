@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from lucid._tensor import Tensor
+from lucid._tensor import tensor
 from lucid.nn import functional as F
 from lucid.nn.module import Module, Parameter
 
@@ -38,12 +38,13 @@ class _BatchNorm(Module):
         zeros, ones = np.zeros(num_features), np.ones(num_features)
         self.weight = Parameter(ones, dtype=dtype, device=device) if affine else None
         self.bias = Parameter(zeros, dtype=dtype, device=device) if affine and bias else None
-        buffers = {"running_mean": zeros, "running_var": ones}
-        for name, value in buffers.items():
-            tensor = Tensor(value, dtype=dtype, device=device) if track_running_stats else None
-            self.register_buffer(name, tensor)
-        counter = Tensor(0, dtype=np.int64, device=device) if track_running_stats else None
-        self.register_buffer("num_batches_tracked", counter)
+        for name, value in (
+            ("running_mean", zeros.astype(dtype)),
+            ("running_var", ones.astype(dtype)),
+            ("num_batches_tracked", np.int64(0)),
+        ):
+            value = tensor(value, device=device) if track_running_stats else None
+            self.register_buffer(name, value)
 
     def forward(self, input):
         """Normalize `input` by its own statistics in training mode, by the running ones else."""

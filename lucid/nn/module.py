@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor
+from lucid._tensor import Tensor, tensor
 
 
 class Parameter(Tensor):
@@ -31,7 +31,7 @@ class Parameter(Tensor):
     """
 
     def __init__(self, data, requires_grad=True, dtype=None, device="cpu"):
-        super().__init__(data, requires_grad, dtype, device)
+        super().__init__(tensor(data, dtype=dtype, device=device), requires_grad)
 
 
 class LoadResult(NamedTuple):

@@ -281,6 +281,7 @@ class BatchNormNd(Function):
     def backward(ctx, g):
         """Hand over to the derivative, a Function of ``g``, ``x`` and ``weight``."""
         x, weight, bias = ctx.saved_tensors
+        bias = None if bias is None else bias.data
         if weight is not None:
             # The values it had in forward, at its own place in the graph.
             weight = constant(weight.data)
@@ -303,7 +304,7 @@ class BatchNormNdGrad(Function):
         """Make one fused call."""
         bias, mean, rstd, training, channel_axis, needs = options
         gradients = backend_of(x).batch_norm_backward(
-            g, x, weight, bias and bias.data, mean, rstd, training, channel_axis, needs
+            g, x, weight, bias, mean, rstd, training, channel_axis, needs
         )
         ctx.needs, ctx.options = needs, (mean, rstd, training, channel_axis)
         ctx.save_for_backward(g, x, weight)
