@@ -6,7 +6,10 @@ and arrays of the same kind come out, and nothing is copied between devices.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
+
+import numpy as np
 
 Array = Any
 
@@ -53,3 +56,22 @@ class Backend(Protocol):
 
         Any of the cotangents may be None (zero); `weight` may be None (one).
         """
+
+
+def namespace(array: Array) -> Any:
+    """Return the module whose functions work on `array`: `numpy` or `mlx.core`."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return np
+    mlx = sys.modules.get("mlx.core")  # who holds an MLX array has imported it
+    if mlx is not None and isinstance(array, mlx.array):
+        return mlx
+    raise TypeError(f"backend: array must be a NumPy or MLX array, got {type(array).__name__}")
+
+
+def backend_of(array: Array) -> Backend:
+    """Return the backend module that computes on `array`."""
+    if namespace(array) is np:
+        from . import cpu as backend
+    else:
+        from . import mlx as backend
+    return backend

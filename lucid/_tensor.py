@@ -1,0 +1,305 @@
+"""The Tensor: an array and its place in the graph.
+
+Everything that computes (operators, NumPy functions, methods such as ``sum``) is bound from the
+table in `lucid.ops`; `backward` is bound by `lucid.autograd.engine`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_FLOATING_NAMES = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the plain name of a NumPy or MLX dtype.
+
+    >>> dtype_name(np.dtype(np.float16))
+    'float16'
+    """
+    return str(dtype).rpartition(".")[2]
+
+
+def is_floating(dtype: Any) -> bool:
+    """Whether arrays of this dtype, NumPy's or MLX's, can carry a gradient."""
+    return getattr(dtype, "kind", None) == "f" or dtype_name(dtype) in _FLOATING_NAMES
+
+
+class Tensor:
+    """An array that remembers how it was computed.
+
+    Parameters
+    ----------
+    data : array_like
+        Copied, keeping its memory order. `lucid.as_tensor` does not copy.
+    requires_grad : bool
+        Whether gradients are to be computed for this Tensor.
+
+    Attributes
+    ----------
+    data : numpy.ndarray or mlx.core.array
+        The stored array itself. Writing to it is not tracked; `copy_` is.
+    grad : Tensor or None
+        The gradient gathered by `backward`, for leaves only.
+
+    Raises
+    ------
+    TypeError
+        If `requires_grad` is set on data that is not real floating point.
+
+    Examples
+    --------
+    >>> x = lucid.Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4., 6.])
+    """
+
+    # _edge: None for a constant, True for a leaf that requires grad (a reference to itself would
+    # be a cycle), else the node, or the output of a node, that computed this Tensor.
+    # _version: None until a Tensor sharing this memory may be written, then a one-element list
+    # shared by all of them.
+    __slots__ = ("__weakref__", "_edge", "_version", "data", "grad")
+
+    __hash__ = object.__hash__  # == is elementwise; as keys, Tensors are compared by identity
+
+    def __init__(self, data: Any, requires_grad: bool = False):
+        if isinstance(data, Tensor):
+            data = data.data
+        self.data = to_array(data, copy=True)
+        self.grad = None
+        self._version = None
+        self._edge = None
+        if requires_grad:
+            self.requires_grad = True
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this Tensor; may be set on leaves."""
+        return self._edge is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "requires_grad: may be set on leaves only, this Tensor was computed by "
+                f"{self.grad_fn.name}; use detach()"
+            )
+        if value and not is_floating(self.data.dtype):
+            raise TypeError(
+                f"requires_grad: dtype must be real floating point, got {self.data.dtype}"
+            )
+        self._edge = True if value else None
+
+    @property
+    def grad_fn(self):
+        """The node that computed this Tensor, None for leaves."""
+        edge = self._edge
+        return None if edge is None or edge is True else edge.node
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this Tensor was made by the user, or outside the graph."""
+        return self._edge is None or self._edge is True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.data.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.data.size
+
+    @property
+    def dtype(self):
+        """The dtype of the array."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` for NumPy memory, ``"gpu"`` for MLX arrays."""
+        return "cpu" if isinstance(self.data, np.ndarray) else "gpu"
+
+    def detach(self) -> Tensor:
+        """Return a constant that shares this Tensor's memory."""
+        result = constant(self.data)
+        result._version = share_version(self)
+        return result
+
+    def numpy(self) -> np.ndarray:
+        """Return the array (for ``"gpu"`` a copy of it).
+
+        Raises
+        ------
+        TypeError
+            If the Tensor requires grad: ``t.detach().numpy()`` says that the gradient ends here.
+        """
+        return self.__array__()
+
+    def __array__(self, dtype=None, copy=None):
+        if self._edge is not None:
+            raise TypeError(
+                "numpy: a Tensor that requires grad can't become an array without losing its "
+                "gradient; use detach(), or np.stack to join a list of Tensors"
+            )
+        return np.array(self.data, dtype=dtype, copy=copy)
+
+    def item(self) -> float | int | bool:
+        """Return the one element as a Python number."""
+        return self.data.item()
+
+    def copy_(self, array: Any) -> Tensor:
+        """Overwrite the elements in place, broadcasting `array`; returns the Tensor.
+
+        A graph that saved this Tensor, or a view of it, notices and raises in `backward`.
+
+        Raises
+        ------
+        RuntimeError
+            If the Tensor is not a leaf, or if a gradient would be lost.
+        """
+        if not self.is_leaf:
+            raise RuntimeError(f"copy_: Tensor must be a leaf, got a result of {self.grad_fn.name}")
+        if isinstance(array, Tensor):
+            if array._edge is not None:
+                raise RuntimeError("copy_: source must not require grad; use detach()")
+            array = array.data
+        if isinstance(self.data, np.ndarray):
+            np.copyto(self.data, array, casting="same_kind")
+        else:
+            self.data[...] = array
+        share_version(self)[0] += 1
+        return self
+
+    def __float__(self) -> float:
+        return float(self.data.item())
+
+    def __int__(self) -> int:
+        return int(self.data.item())
+
+    def __index__(self) -> int:
+        return self.data.__index__()
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self.data)))
+
+    def __repr__(self) -> str:
+        text = np.array2string(np.asarray(self.data), separator=", ", prefix="tensor(")
+        if self.data.dtype not in (np.float64, np.int64, np.bool_):
+            text += f", dtype={dtype_name(self.data.dtype)}"
+        if self.device != "cpu":
+            text += f", device={self.device!r}"
+        if self._edge is True:
+            text += ", requires_grad=True"
+        elif self._edge is not None:
+            text += f", grad_fn=<{self.grad_fn.name}>"
+        return f"tensor({text})"
+
+    def __reduce__(self):
+        if not self.is_leaf:
+            raise TypeError(
+                f"copy: a Tensor computed by {self.grad_fn.name} can't be pickled or deep-copied, "
+                "its graph would be lost; use detach()"
+            )
+        state = getattr(self, "__dict__", None)
+        return _rebuild, (type(self), self.data, self._edge, self.grad), state
+
+
+def _rebuild(cls, data, edge, grad):
+    result = cls.__new__(cls)
+    result.data, result._edge, result.grad, result._version = data, edge, grad, None
+    return result
+
+
+def to_array(data: Any, copy: bool | None = None) -> Any:
+    """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
+    if type(data).__module__.startswith("mlx."):
+        return data[...] if copy else data
+    return np.array(data, copy=copy, order="K")
+
+
+def constant(array: Any) -> Tensor:
+    """Wrap an array, without a copy, as a Tensor outside any graph."""
+    result = Tensor.__new__(Tensor)
+    result.data = array
+    result.grad = result._edge = result._version = None
+    return result
+
+
+def share_version(tensor: Tensor) -> list[int]:
+    """Return the write counter of the tensor's memory, to be shared with views of it."""
+    if tensor._version is None:
+        tensor._version = [0]
+    return tensor._version
+
+
+def tensor(
+    data: Any, requires_grad: bool = False, dtype: Any = None, device: str = "cpu"
+) -> Tensor:
+    """Make a leaf Tensor from a copy of `data`.
+
+    Parameters
+    ----------
+    data : array_like
+        Copied, keeping its memory order.
+    requires_grad : bool
+        Whether gradients are to be computed for it.
+    dtype : dtype, optional
+        Convert to this dtype.
+    device : {"cpu", "gpu"}
+        Where the copy lives: NumPy memory or MLX.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> lucid.tensor([1, 2], requires_grad=True, dtype="float32")
+    tensor([1., 2.], dtype=float32, requires_grad=True)
+    """
+    result = Tensor(data)
+    if dtype is not None:
+        result = result.astype(dtype)
+    if device != result.device:
+        result = result.to(device)
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+def as_tensor(data: Any) -> Tensor:
+    """Make `data` a Tensor without copying an array; Tensors are returned as they are.
+
+    The array must not be changed until the gradients that depend on it have been computed.
+
+    Parameters
+    ----------
+    data : array_like or Tensor
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> a = np.zeros(2)
+    >>> lucid.as_tensor(a).data is a
+    True
+    """
+    return data if isinstance(data, Tensor) else constant(to_array(data))

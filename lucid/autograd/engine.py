@@ -1,0 +1,350 @@
+"""The walk through the graph: the only code that does so.
+
+Nodes are numbered as they are created, so every node has a higher number than those it got its
+inputs from. Always taking the highest number among those waiting therefore visits a node only
+after everything computed from it: no counting of dependencies, and no recursion.
+"""
+
+from __future__ import annotations
+
+import sys
+from heapq import heappop, heappush
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from .._tensor import Tensor, as_tensor, constant, dtype_name, to_array
+from .function import Context, Mode, Output, _mode, already_freed
+
+_PLAIN = Mode(record=False)
+_RECORDED = Mode(record=True)
+
+
+def grad(
+    outputs: Tensor | tuple | list,
+    inputs: Tensor | tuple | list,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple:
+    """Return the gradients of outputs with respect to inputs, leaving every ``.grad`` alone.
+
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        What to differentiate; several outputs are summed.
+    inputs : Tensor or sequence of Tensor
+        What to differentiate for: leaves or results of operations.
+    grad_outputs : array_like, Tensor or a sequence of them, optional
+        What to multiply each output by; may be None for outputs of one element.
+    retain_graph : bool, optional
+        Keep the graph for another pass; by default what `create_graph` says.
+    create_graph : bool
+        Record the computation of the gradients, so that they can be differentiated again.
+    allow_unused : bool
+        Return None for inputs that the outputs don't depend on, instead of raising.
+
+    Returns
+    -------
+    tuple of Tensor or None
+        One gradient for each input, with its shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        If an output is not a scalar and has no `grad_outputs`, or an input was not used.
+    RuntimeError
+        If the graph was freed, or something requires no grad.
+
+    Examples
+    --------
+    >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    >>> (g,) = lucid.grad((x**3).sum(), x, create_graph=True)
+    >>> g
+    tensor([ 3., 12.], grad_fn=<MultiplyBackward>)
+    >>> lucid.grad(g.sum(), x)
+    (tensor([ 6., 12.]),)
+    """
+    outputs = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if len(outputs) == 1 and not isinstance(grad_outputs, (tuple, list)):
+        grad_outputs = (grad_outputs,)
+    elif grad_outputs is None:
+        grad_outputs = (None,) * len(outputs)
+    elif len(grad_outputs) != len(outputs):
+        raise ValueError(
+            f"grad: grad_outputs must have one entry for each of {len(outputs)} outputs, "
+            f"got {len(grad_outputs)}"
+        )
+    for i, t in enumerate(inputs):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"grad: inputs[{i}] must be a Tensor, got {type(t).__name__}")
+        if t._edge is None:
+            raise RuntimeError(f"grad: inputs[{i}] must require grad, got a constant")
+    keys = [_key(t) for t in inputs]
+    found = _walk(
+        "grad",
+        outputs,
+        grad_outputs,
+        create_graph if retain_graph is None else retain_graph,
+        create_graph,
+        frozenset(keys),
+    )[0]
+    for i, k in enumerate(keys):
+        if k not in found and not allow_unused:
+            raise ValueError(
+                f"grad: inputs[{i}] of shape {inputs[i].shape} was not used to compute the "
+                "outputs; pass allow_unused=True to get None for it"
+            )
+    return tuple([found.get(k) for k in keys])
+
+
+def backward(
+    self: Tensor, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+) -> None:
+    """Add the gradient of this Tensor to the ``.grad`` of every leaf it was computed from.
+
+    Parameters
+    ----------
+    gradient : array_like or Tensor, optional
+        What to multiply this Tensor by; may be left out if it has one element.
+    retain_graph : bool
+        Keep the graph for another pass.
+    create_graph : bool
+        Record the computation of the gradients, so that they can be differentiated again.
+
+    Examples
+    --------
+    >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x**2).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    found, owned = _walk(
+        "backward", (self,), (gradient,), retain_graph or create_graph, create_graph, None
+    )
+    for leaf, g in found.items():
+        if leaf.grad is not None:
+            leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
+        elif leaf in owned:
+            leaf.grad = g
+        else:
+            leaf.grad = +g if create_graph else constant(to_array(g.data, copy=True))
+
+
+Tensor.backward = backward
+
+
+def _key(tensor: Tensor) -> Any:
+    """What stands for a Tensor as target: equal for all Tensors that are the same output."""
+    edge = tensor._edge
+    if edge is True:
+        return tensor
+    return edge if edge.__class__ is Context else (edge.node, edge.index)
+
+
+def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
+    """Send gradients from the outputs to the targets, or to all leaves if these are None.
+
+    Returns the gradients found and the set of those keys whose arrays nobody else holds.
+    """
+    edges = [_root(operation, t) for t in outputs]
+    grads = [_seed(operation, t, g) for t, g in zip(outputs, seeds, strict=True)]
+    wanted = None if targets is None else _leading_to(targets, edges)
+    found, owned, waiting, queue = {}, set(), {}, []
+    node, fresh = None, False
+    mode = _RECORDED if create_graph else _PLAIN
+    previous = _mode.get()
+    if previous != mode:
+        _mode.set(mode)
+    try:
+        while True:
+            for edge, g in zip(edges, grads, strict=True):
+                if edge is None or g is None:
+                    continue
+                kind = edge.__class__
+                if node is not None:
+                    _check(node, g, edge)
+                if wanted is not None and (edge.node if kind is Output else edge) not in wanted:
+                    continue
+                if kind is Context:
+                    if edge in waiting:
+                        _accumulate(waiting, edge, g, edge, owned, create_graph)
+                    else:
+                        waiting[edge] = g
+                        heappush(queue, (-edge.seq, edge))
+                elif kind is Output:
+                    target, index = edge.node, edge.index
+                    slots = waiting.get(target)
+                    if slots is None:
+                        slots = waiting[target] = [None] * len(target.outputs)
+                        heappush(queue, (-target.seq, target))
+                    if slots[index] is None:
+                        slots[index] = g
+                    else:
+                        key = (target, index)
+                        _accumulate(slots, index, g, key, owned, create_graph)
+                elif edge in found:
+                    _accumulate(found, edge, g, edge, owned, create_graph)
+                else:
+                    found[edge] = g
+                    if fresh and g.data.base is None:
+                        owned.add(edge)
+            if not queue:
+                return found, owned
+            node = heappop(queue)[1]
+            edges, grads = node.edges, waiting.pop(node)
+            if targets is not None and not _on_the_way(node, grads, targets, wanted, found):
+                edges = grads = ()
+                continue
+            grads = _differentiate(node, grads, wanted)
+            fresh = node.function.fresh_grads
+            if not retain_graph:
+                node.edges = node._saved = None
+    finally:
+        if previous != mode:
+            _mode.set(previous)
+
+
+def _differentiate(node, grads, wanted):
+    """Call the node's backward; `wanted` narrows what it is asked for."""
+    if node.edges is None:
+        raise RuntimeError(already_freed(node))
+    function = node.function
+    if grads.__class__ is not list:
+        grads = (grads,)
+    elif function.materialize_grads:
+        array = next(g.data for g in grads if g is not None)
+        zeros = sys.modules[type(array).__module__].zeros
+        grads = [
+            constant(zeros(*meta)) if g is None and meta is not None else g
+            for g, meta in zip(grads, node.outputs, strict=True)
+        ]
+    if wanted is None:
+        result = function.backward(node, *grads)
+    else:
+        needs = node.needs_input_grad
+        node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
+        try:
+            result = function.backward(node, *grads)
+        finally:
+            node.needs_input_grad = needs
+    if result.__class__ is not tuple:
+        result = tuple(result) if result.__class__ is list else (result,)
+    if len(result) != len(node.edges):
+        raise RuntimeError(
+            f"{function.__name__}.backward: must return {len(node.edges)} gradients, one for each "
+            f"argument of forward (None for constants), got {len(result)}"
+        )
+    return result
+
+
+def _check(node, g, edge):
+    name = node.function.__name__
+    if not isinstance(g, Tensor):
+        raise TypeError(
+            f"{name}.backward: must return Tensors or None, got {type(g).__name__}; compute with "
+            "the Tensors it was given, or mark it with once_differentiable"
+        )
+    data = g.data
+    if data.shape != edge.shape:
+        raise RuntimeError(
+            f"{name}.backward: gradient must have the shape {edge.shape} of its argument, "
+            f"got {data.shape}"
+        )
+    if data.dtype != edge.dtype:
+        raise RuntimeError(
+            f"{name}.backward: gradient must have the dtype {dtype_name(edge.dtype)} of its "
+            f"argument, got {dtype_name(data.dtype)}"
+        )
+
+
+def _accumulate(store, slot, g, key, owned, create_graph):
+    old = store[slot]
+    if create_graph:
+        store[slot] = old + g
+    elif key in owned:
+        old.data += g.data  # the sum made below, or a fresh gradient: nobody else has seen it
+    else:
+        store[slot] = constant(_sum(old.data, g.data))
+        owned.add(key)
+
+
+def _sum(a, b):
+    total = a + b
+    return np.asarray(total) if isinstance(total, np.generic) else total
+
+
+def _home(edge):
+    return edge.node if edge.__class__ is Output else edge
+
+
+def _on_the_way(node, grads, targets, wanted, found):
+    """Note what has arrived at a target; say whether to go on beyond this node."""
+    if grads.__class__ is list:
+        found.update(
+            ((node, i), g) for i, g in enumerate(grads) if g is not None and (node, i) in targets
+        )
+    elif node in targets:
+        found[node] = grads
+    return node.edges is None or any(_home(e) in wanted for e in node.edges)
+
+
+def _leading_to(targets, roots):
+    """Return the nodes and leaves from which a target can be reached, targets included."""
+    wanted = {t[0] if t.__class__ is tuple else t for t in targets}
+    seen, freed, stack = set(), None, [_home(r) for r in roots]
+    while stack:
+        item = stack.pop()
+        if item is not None and item not in seen:
+            seen.add(item)
+            if item.__class__ is Context:
+                if item.edges is None:
+                    freed = item
+                else:
+                    stack.extend(map(_home, item.edges))
+    if freed is not None and not wanted <= seen:
+        raise RuntimeError(already_freed(freed))
+    nodes = [n for n in seen if n.__class__ is Context and n.edges is not None]
+    for n in sorted(nodes, key=attrgetter("seq")):
+        if any(_home(e) in wanted for e in n.edges):
+            wanted.add(n)
+    return wanted
+
+
+def _root(operation, tensor):
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{operation}: outputs must be Tensors, got {type(tensor).__name__}")
+    edge = tensor._edge
+    if edge is None:
+        raise RuntimeError(
+            f"{operation}: the output must require grad; it was computed from constants, or "
+            "under no_grad"
+        )
+    return tensor if edge is True else edge
+
+
+_ONES = {np.dtype(t): constant(np.ones((), t)) for t in (np.float32, np.float64)}
+
+
+def _seed(operation, tensor, gradient):
+    data = tensor.data
+    if gradient is None:
+        if data.size != 1:
+            raise ValueError(
+                f"{operation}: gradient must be given for an output that is not a scalar, got "
+                f"shape {data.shape}"
+            )
+        if data.ndim == 0 and data.dtype in _ONES:
+            return _ONES[data.dtype]
+        ones = sys.modules[type(data).__module__].ones
+        return constant(ones(data.shape, data.dtype))
+    gradient = as_tensor(gradient)
+    if gradient.shape != data.shape:
+        raise ValueError(
+            f"{operation}: gradient must have the shape {data.shape} of its output, "
+            f"got {gradient.shape}"
+        )
+    return gradient if gradient.dtype == data.dtype else gradient.astype(data.dtype)

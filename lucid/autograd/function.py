@@ -1,0 +1,630 @@
+"""Functions, their nodes and the grad mode: the only code that builds the graph.
+
+`Function.apply` runs `forward` on raw arrays. If a gradient may be asked for, the `Context` that
+`forward` was given becomes the node of the graph: the result refers to it, and it refers, through
+`edges`, to the nodes (or leaves) its inputs came from. References only ever point from results to
+inputs, so that a graph is freed as soon as its last result is.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import itertools
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._tensor import Tensor, constant, dtype_name, is_floating, share_version, to_array
+
+_HALF = frozenset({"float16", "bfloat16"})
+
+
+class AmpPolicy(enum.Enum):
+    """What a Function does with its floating inputs inside `lucid.autocast`."""
+
+    KEEP_INPUT = "keep_input"
+    PROMOTE = "promote"
+    FORCE_FP32 = "force_fp32"
+
+
+@dataclass(frozen=True, slots=True)
+class OpSchema:
+    """The name and the contract of a Function, read by `Function.apply`.
+
+    Parameters
+    ----------
+    name : str
+        The operation's public name.
+    version : int
+        Raised when its meaning changes.
+    amp_policy : AmpPolicy
+        How `lucid.autocast` treats its inputs.
+    produces_grad : bool
+        False for operations whose result is a constant, such as comparisons.
+    """
+
+    name: str
+    version: int = 1
+    amp_policy: AmpPolicy = AmpPolicy.KEEP_INPUT
+    produces_grad: bool = True
+
+
+class Mode(NamedTuple):
+    """Whether operations are recorded, and the dtype name that autocast computes in."""
+
+    record: bool = True
+    autocast: str | None = None
+
+
+# One variable for both, since every operation reads them; a ContextVar is per thread and per task.
+_DEFAULT = Mode()
+_mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
+
+
+def cast_inputs(schema: OpSchema, *args: Any) -> tuple:
+    """Cast floating Tensors and arrays among `args` as the schema says inside autocast.
+
+    On the CPU a half type is storage only: PROMOTE computes in float32 there. float64, integers
+    and everything that is not an array are left alone, and so is everything outside autocast.
+    """
+    target = _mode.get().autocast
+    if target is None or schema.amp_policy is AmpPolicy.KEEP_INPUT:
+        return args
+    return tuple(_cast(a, target, schema.amp_policy) for a in args)
+
+
+def _cast(a: Any, target: str, policy: AmpPolicy) -> Any:
+    data = a.data if isinstance(a, Tensor) else a
+    name = dtype_name(getattr(data, "dtype", None))
+    if name not in _HALF and name != "float32":
+        return a
+    on_cpu = isinstance(data, (np.ndarray, np.generic))
+    wanted = "float32" if on_cpu or policy is AmpPolicy.FORCE_FP32 else target
+    return a if name == wanted else a.astype(wanted)
+
+
+class _ModeSwitch:
+    """A context manager and decorator that changes the mode and puts it back."""
+
+    def __init__(self):
+        self._previous = []
+
+    def _changed(self, mode: Mode) -> Mode:
+        raise NotImplementedError
+
+    def __enter__(self):
+        previous = _mode.get()
+        self._previous.append(previous)
+        _mode.set(self._changed(previous))
+
+    def __exit__(self, *exc_info):
+        _mode.set(self._previous.pop())
+
+    def __call__(self, func):
+        """Decorate a function, generator function or coroutine function."""
+        if inspect.isasyncgenfunction(func):
+            raise TypeError(f"{type(self).__name__}: can't decorate an async generator function")
+        if inspect.iscoroutinefunction(func):
+
+            async def wrapper(*args, **kwargs):
+                with self._copy():
+                    return await func(*args, **kwargs)
+        elif inspect.isgeneratorfunction(func):
+
+            def wrapper(*args, **kwargs):
+                return self._drive(func(*args, **kwargs))
+        else:
+
+            def wrapper(*args, **kwargs):
+                with self._copy():
+                    return func(*args, **kwargs)
+
+        return functools.wraps(func)(wrapper)
+
+    def _copy(self):
+        # Calls may overlap (threads, tasks, recursion), hence a switch of its own for each.
+        switch = type(self).__new__(type(self))
+        switch.__dict__.update(self.__dict__, _previous=[])
+        return switch
+
+    def _drive(self, generator):
+        # The mode holds while the generator's body runs and is put back at each yield.
+        switch, resume, value = self._copy(), generator.send, None
+        while True:
+            try:
+                with switch:
+                    result = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                value, resume = (yield result), generator.send
+            except GeneratorExit:
+                with switch:
+                    generator.close()
+                raise
+            except BaseException as error:
+                value, resume = error, generator.throw
+
+
+class no_grad(_ModeSwitch):
+    """Switch recording off: a context manager and decorator.
+
+    The mode belongs to the current thread and async task.
+
+    Examples
+    --------
+    >>> x = lucid.tensor([1.0], requires_grad=True)
+    >>> with lucid.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode._replace(record=False)
+
+
+class enable_grad(_ModeSwitch):
+    """Switch recording on, inside `no_grad`: a context manager and decorator.
+
+    Examples
+    --------
+    >>> with lucid.no_grad(), lucid.enable_grad():
+    ...     lucid.is_grad_enabled()
+    True
+    """
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode._replace(record=True)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread and task.
+
+    Examples
+    --------
+    >>> lucid.is_grad_enabled()
+    True
+    """
+    return _mode.get().record
+
+
+class Context:
+    """What `forward` leaves for `backward`; also the node of the graph (``y.grad_fn``).
+
+    Any attribute may be set on it in `forward` and read back in `backward` or on the node.
+    Arrays set that way are constants to second-order gradients: inputs and outputs belong in
+    `save_for_backward`.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_saved",
+        "_version",
+        "dtype",
+        "edges",
+        "function",
+        "needs_input_grad",
+        "outputs",
+        "seq",
+        "shape",
+    )
+
+    @property
+    def node(self) -> Context:
+        """Itself: the only output of a node with one output stands for the node."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name of the node, such as ``"MeanBackward"``."""
+        return self.function.node_name
+
+    @property
+    def schema_v1(self) -> OpSchema:
+        """The schema of the Function."""
+        return self.function.schema_v1
+
+    @property
+    def next_functions(self) -> tuple:
+        """For each argument of `forward` a pair of node and output number.
+
+        The node is None for constants and an `AccumulateGrad` for leaves.
+        """
+        return tuple(_next_function(e) for e in self.edges or ())
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def save_for_backward(self, *arrays: Any) -> None:
+        """Save inputs, outputs or None for `backward`, which finds them in `saved_tensors`.
+
+        Other arrays may be saved too, if they are integer or boolean, or if no second-order
+        gradient will be asked for (that raises).
+        """
+        self._saved = arrays
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Say which of the arrays that `forward` returns are constants."""
+        self.__dict__["_constants"] = outputs
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """The Tensors saved in `forward`.
+
+        Raises
+        ------
+        RuntimeError
+            If the graph has been freed, or a saved Tensor was changed since by `copy_`.
+        """
+        if self._saved is None:
+            raise RuntimeError(already_freed(self))
+        tensors, version = [], 0
+        for t in self._saved:
+            if t.__class__ is _Saved:
+                t = self._restore(t)
+            elif isinstance(t, Tensor) and t._version is not None:
+                version += t._version[0]
+            tensors.append(t)
+        if version != self._version:
+            raise RuntimeError(
+                f"{self.name}: a Tensor saved for backward has been changed since by copy_"
+            )
+        return tuple(tensors)
+
+    def _save(self, inputs: dict, arrays: list, results: list, outputs: list) -> None:
+        # Inputs are kept as the Tensors they were. An output is kept apart from its Tensor, which
+        # refers to this node: a reference back would be a cycle.
+        saved, version = [], 0
+        for a in self._saved:
+            t = inputs.get(id(a))
+            if t is not None:
+                if t._version is not None:
+                    version += t._version[0]
+            elif (index := _find(a, results)) is not None:
+                t = _Saved(outputs[index].data, index)
+            elif a is None or isinstance(a, (int, float, Tensor)):
+                t = a  # a Python number must stay one to promote weakly
+            elif _find(a, arrays) is not None or not is_floating(getattr(a, "dtype", None)):
+                t = constant(to_array(a))
+            else:
+                t = _Saved(to_array(a), None)
+            saved.append(t)
+        self._saved, self._version = tuple(saved), version
+
+    def _restore(self, saved: _Saved) -> Tensor:
+        t = constant(saved.array)
+        if saved.index is not None:
+            t._edge = self if self.outputs is None else self._output(saved.index)
+        elif _mode.get().record:
+            raise RuntimeError(
+                f"{self.name}: no second-order gradient, since forward saved an array that is "
+                "neither an input nor an output; save those, or mark backward with "
+                "once_differentiable"
+            )
+        return t
+
+    def _output(self, index: int) -> Output | None:
+        meta = self.outputs[index]
+        return None if meta is None else Output(self, index, *meta)
+
+
+class _Saved(NamedTuple):
+    """An array saved in forward that is an output (of this index) or an intermediate result."""
+
+    array: Any
+    index: int | None
+
+
+class Output(NamedTuple):
+    """One of several outputs of a node."""
+
+    node: Context
+    index: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class AccumulateGrad(NamedTuple):
+    """Stands for a leaf in `Context.next_functions`."""
+
+    variable: Tensor
+    name: str = "AccumulateGrad"
+
+
+def _next_function(edge):
+    if edge is None:
+        return (None, 0)
+    if isinstance(edge, Tensor):
+        return (AccumulateGrad(edge), 0)
+    return (edge.node, getattr(edge, "index", 0))
+
+
+def _find(array: Any, among: list) -> int | None:
+    return next((i for i, a in enumerate(among) if a is array), None)
+
+
+def already_freed(node: Context) -> str:
+    return (
+        f"{node.name}: the graph has been freed by an earlier backward; "
+        "pass retain_graph=True to the earlier one to go through it again"
+    )
+
+
+def _check_takes_ctx(cls: type, name: str) -> None:
+    method = cls.__dict__.get(name)
+    code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
+    if code is not None:
+        position = isinstance(method, classmethod)
+        names = code.co_varnames[: code.co_argcount]
+        if names[position : position + 1] != ("ctx",) and not code.co_flags & inspect.CO_VARARGS:
+            raise TypeError(
+                f"{cls.__name__}.{name}: the first parameter must be ctx, got ({', '.join(names)})"
+            )
+
+
+_count = itertools.count(1).__next__
+_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
+
+
+def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
+    """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
+    if array.__class__ is not np.ndarray:
+        if array is None or isinstance(array, (Tensor, str, dict, set)):
+            raise TypeError(
+                f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
+            )
+        array = to_array(array)
+    result = constant(array)
+    base = getattr(array, "base", None)
+    if base is not None:
+        for a in args:
+            if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
+                result._version = share_version(a)
+    return result
+
+
+def _carries_gradient(cls: type, dtype: Any) -> bool:
+    if getattr(dtype, "kind", None) == "c":
+        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
+    return is_floating(dtype)
+
+
+def _check_devices(operation: str, arrays: list) -> None:
+    kinds = {type(a).__module__.partition(".")[0] for a in arrays if hasattr(a, "dtype")}
+    if len(kinds) > 1:
+        names = " and ".join(sorted({"cpu" if k == "numpy" else "gpu" for k in kinds}))
+        raise TypeError(f"{operation}: arguments must be on one device, got {names}; use to()")
+
+
+def _record_several(ctx, edges, inputs, arrays, results, outputs) -> None:
+    constants = ctx.__dict__.pop("_constants", ())
+    ctx.edges = edges
+    ctx.seq = _count()
+    ctx.shape = ctx.dtype = None
+    ctx.outputs = [
+        None
+        if _find(r, constants) is not None or not _carries_gradient(ctx.function, y.dtype)
+        else (y.shape, y.dtype)
+        for r, y in zip(results, outputs, strict=True)
+    ]
+    ctx._save(inputs, arrays, results, outputs)
+    for i, y in enumerate(outputs):
+        y._edge = ctx._output(i)
+
+
+class Function:
+    """A differentiable operation.
+
+    Subclasses define two static methods. ``forward(ctx, *args)`` gets arrays where `apply` was
+    given Tensors, and returns an array or a tuple of arrays. ``backward(ctx, *grads)`` gets one
+    Tensor for each output and returns one Tensor, or None, for each argument of `forward`. It
+    computes with Tensors (NumPy's functions work on them), so that its own derivative is known.
+
+    A node is created once, in `apply`, and consumed once, in backward, by one thread; independent
+    graphs may run in parallel.
+
+    Attributes
+    ----------
+    schema_v1 : OpSchema
+        Name, version and autocast policy; one is made up for Functions that give none.
+    saves_input : bool
+        Documents whether the graph keeps an input alive.
+    materialize_grads : bool
+        Whether `backward` gets zeros, or None, for outputs that no gradient reached.
+    fresh_grads : bool
+        Promise that `backward` returns arrays nobody else holds: the engine need not copy them.
+
+    Examples
+    --------
+    A convolution by FFT. Its gradients are correlations, that is convolutions again, therefore
+    it can be differentiated any number of times.
+
+    >>> from scipy.signal import fftconvolve
+    >>> class Convolve(lucid.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, w):
+    ...         ctx.save_for_backward(x, w)
+    ...         return fftconvolve(x, w, mode="full")
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         x, w = ctx.saved_tensors
+    ...         dx = Convolve.apply(g, w[::-1])[len(w) - 1 : len(w) - 1 + len(x)]
+    ...         dw = Convolve.apply(g, x[::-1])[len(x) - 1 : len(x) - 1 + len(w)]
+    ...         return dx, dw
+    >>> x = lucid.tensor(np.arange(4.0), requires_grad=True)
+    >>> w = lucid.tensor([1.0, -2.0, 1.0], requires_grad=True)
+    >>> y = Convolve.apply(x, w)
+    >>> np.round(lucid.grad((y**2).sum(), w)[0], 6)
+    tensor([-4., -12., -4.])
+    >>> lucid.autograd.gradgradcheck(Convolve.apply, (x, w))
+    True
+    """
+
+    schema_v1: OpSchema = OpSchema("function")
+    node_name: str = "FunctionBackward"
+    saves_input: bool = True
+    materialize_grads: bool = True
+    fresh_grads: bool = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "node_name" not in cls.__dict__:
+            cls.node_name = cls.__name__ + "Backward"
+        if cls.schema_v1 is Function.schema_v1:
+            cls.schema_v1 = OpSchema(cls.__name__)
+        for name in ("forward", "backward"):
+            _check_takes_ctx(cls, name)
+
+    @staticmethod
+    def forward(ctx: Context, *args: Any) -> Any:
+        """Compute the result from arrays."""
+        raise NotImplementedError("Function.forward: must be defined by the subclass")
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Tensor | None) -> Any:
+        """Compute the gradients of the arguments from those of the results."""
+        raise NotImplementedError(f"{ctx.name}: the Function defines no backward")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run `forward` and, if an input requires grad and recording is on, record it.
+
+        Parameters
+        ----------
+        *args
+            Tensors, and anything else that `forward` takes.
+
+        Returns
+        -------
+        Tensor or tuple of Tensor
+        """
+        mode = _mode.get()
+        schema = cls.schema_v1
+        if mode.autocast is not None:
+            args = cast_inputs(schema, *args)
+        arrays, edges, inputs, record, foreign = [], [], {}, False, False
+        for a in args:
+            edge = None
+            if isinstance(a, Tensor):
+                edge, tensor, a = a._edge, a, a.data
+                if a.__class__ is not np.ndarray:
+                    foreign = True  # MLX, or a subclass
+                if edge is not None:
+                    record = True
+                    if edge is True:
+                        edge = tensor
+                if inputs.setdefault(id(a), tensor) is not tensor:
+                    a = a[...]  # x and x.detach() share an array, but must be told apart
+                    inputs[id(a)] = tensor
+            arrays.append(a)
+            edges.append(edge)
+        if foreign:
+            _check_devices(schema.name, arrays)
+
+        ctx = Context()
+        ctx.function = cls
+        ctx._saved = ()
+        ctx.needs_input_grad = tuple([e is not None for e in edges])
+        result = cls.forward(ctx, *arrays)
+        record = record and mode.record and schema.produces_grad
+        if result.__class__ is tuple or result.__class__ is list:
+            outputs = [_wrap(cls, r, args) for r in result]
+            if record:
+                _record_several(ctx, edges, inputs, arrays, result, outputs)
+            return tuple(outputs)
+        y = _wrap(cls, result, args)
+        if not record:
+            return y
+        dtype = y.data.dtype
+        if dtype not in _FLOATS and not _carries_gradient(cls, dtype):
+            return y
+        if ctx.__dict__ and _find(result, ctx.__dict__.pop("_constants", ())) is not None:
+            return y
+        ctx.edges = edges
+        ctx.seq = _count()
+        ctx.shape = y.data.shape
+        ctx.dtype = dtype
+        ctx.outputs = None
+        if ctx._saved:
+            ctx._save(inputs, arrays, [result], [y])
+        else:
+            ctx._version = 0
+        y._edge = ctx
+        return y
+
+
+def _behind(edge):
+    """Make up a Tensor that depends on what the edge leads to."""
+    if edge is None or isinstance(edge, Tensor):
+        return edge
+    result = constant(np.empty(0))
+    result._edge = edge
+    return result
+
+
+class _Opaque(Function):
+    """Passes a gradient on, but has none itself: the result of a once-differentiable backward."""
+
+    @staticmethod
+    def forward(ctx, name, g, *depends_on):
+        ctx.differentiated = name
+        return g
+
+    @staticmethod
+    def backward(ctx, g):
+        raise NotImplementedError(
+            f"{ctx.differentiated}.backward is marked once_differentiable: "
+            "it can't be differentiated itself"
+        )
+
+
+def once_differentiable(backward):
+    """Mark a `backward` whose own derivative is not known.
+
+    It runs without recording and may return arrays. Differentiating its result raises
+    NotImplementedError, instead of giving a wrong answer.
+
+    Examples
+    --------
+    >>> from scipy.special import gammaln, psi
+    >>> class LogGamma(lucid.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return gammaln(x)
+    ...
+    ...     @staticmethod
+    ...     @lucid.autograd.once_differentiable
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return g.data * psi(x.data)
+    >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    >>> LogGamma.apply(x).sum().backward()
+    >>> np.round(x.grad, 4)
+    tensor([-0.5772,  0.4228])
+    """
+
+    @functools.wraps(backward)
+    def wrapper(ctx, *grads):
+        record = _mode.get().record
+        with no_grad():
+            result = backward(ctx, *grads)
+        several = isinstance(result, (tuple, list))
+        results = [
+            g if g is None or isinstance(g, Tensor) else constant(to_array(g))
+            for g in (result if several else (result,))
+        ]
+        if record:
+            name, inputs = ctx.function.__name__, map(_behind, ctx.edges)
+            depends_on = (*grads, *(t for t in inputs if t is not None))
+            results = [g if g is None else _Opaque.apply(name, g, *depends_on) for g in results]
+        return tuple(results) if several else results[0]
+
+    return wrapper

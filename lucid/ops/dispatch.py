@@ -1,0 +1,80 @@
+"""How NumPy's calls, operators and methods reach the rules of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._tensor import Tensor, constant
+from .reductions import refuse
+
+_REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
+
+
+def constant_rule(func):
+    """Return the rule of a function whose results carry no gradient: it sees plain arrays."""
+
+    def rule(*args, **kwargs):
+        refuse(func.__name__, out=kwargs.get("out"))
+        return _wrapped(func(*_plain(args), **_plain(kwargs)))
+
+    return rule
+
+
+def _plain(a: Any) -> Any:
+    if isinstance(a, Tensor):
+        return a.data
+    if isinstance(a, (tuple, list)):
+        return type(a)([_plain(x) for x in a])
+    if isinstance(a, dict):
+        return {k: _plain(x) for k, x in a.items()}
+    return a
+
+
+def _wrapped(a: Any) -> Any:
+    if isinstance(a, (np.ndarray, np.generic)):
+        return constant(np.asarray(a))
+    return tuple([_wrapped(x) for x in a]) if type(a) is tuple else a
+
+
+def full_like(a, fill_value, *args, **kwargs):
+    if isinstance(fill_value, Tensor):
+        refuse("full_like", fill_value=fill_value if fill_value.requires_grad else None)
+    return constant_rule(np.full_like)(a, fill_value, *args, **kwargs)
+
+
+def install(ufuncs: dict, functions: dict, methods: dict) -> None:
+    """Bind the protocols, and the methods and operators, to `Tensor`."""
+
+    def array_ufunc(self, ufunc, method, *inputs, **kwargs):
+        refuse(ufunc.__name__, out=kwargs.pop("out", None))
+        if method == "reduce" and ufunc in _REDUCTIONS:
+            kwargs.setdefault("axis", 0)
+            return functions[_REDUCTIONS[ufunc]](*inputs, **kwargs)
+        rule = ufuncs.get(ufunc)
+        if rule is None or method != "__call__":
+            raise _no_rule(ufunc if method == "__call__" else getattr(ufunc, method))
+        if kwargs:
+            refuse(ufunc.__name__, **kwargs)
+        return rule(*inputs)
+
+    def array_function(self, func, types, args, kwargs):
+        rule = functions.get(func)
+        if rule is None:
+            raise _no_rule(func)
+        return rule(*args, **kwargs)
+
+    Tensor.__array_ufunc__ = array_ufunc
+    Tensor.__array_function__ = array_function
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
+
+
+def _no_rule(func) -> TypeError:
+    name = getattr(func, "__qualname__", func.__name__)
+    module = getattr(func, "__module__", None) or "numpy"
+    return TypeError(
+        f"{module}.{name}: there is no rule for Tensors; write one as a "
+        "lucid.autograd.Function, or pass arrays (t.detach().numpy()) if no gradient is needed"
+    )

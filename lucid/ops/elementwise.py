@@ -1,0 +1,439 @@
+"""Elementwise rules. Conventions where a derivative does not exist:
+
+``abs`` and ``sign`` have slope 0 at 0; ``maximum`` and ``minimum`` of equal values send half the
+gradient to each; ``clip`` has slope 1 on its limits; ``power`` with base 0 has slope 0 in its
+exponent, and in its base if the exponent is 0 too. Steps (``sign``, ``floor``, ``round`` …) have
+slope 0 everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._tensor import Tensor, as_tensor, constant
+from ..autograd import AmpPolicy, Function, OpSchema
+from ..backends import namespace
+from .reductions import refuse, sum_to
+
+
+def fit(ctx, index, g):
+    """Undo broadcasting and promotion: `g` in the shape and dtype of the argument `index`."""
+    like = ctx.edges[index]
+    if g.data.shape != like.shape:
+        g = sum_to(g, like.shape)
+    return g if g.data.dtype == like.dtype else g.astype(like.dtype)
+
+
+class AsType(Function):
+    schema_v1 = OpSchema("astype")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, dtype):
+        return x.astype(dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        return AsType.apply(g, ctx.edges[0].dtype), None
+
+
+def astype(x: Tensor, dtype, /) -> Tensor:
+    """Convert to `dtype`; the gradient is converted back.
+
+    Integers and booleans carry no gradient, so the result is a constant then.
+    """
+    if isinstance(x.data, np.ndarray):
+        dtype = np.dtype(dtype)
+    elif isinstance(dtype, str):
+        dtype = getattr(namespace(x.data), dtype)
+    return x if x.data.dtype == dtype else AsType.apply(x, dtype)
+
+
+class Add(Function):
+    schema_v1 = OpSchema("add")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x + y
+
+    @staticmethod
+    def backward(ctx, g):
+        need_x, need_y = ctx.needs_input_grad
+        return fit(ctx, 0, g) if need_x else None, fit(ctx, 1, g) if need_y else None
+
+
+class Subtract(Function):
+    schema_v1 = OpSchema("subtract")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x - y
+
+    @staticmethod
+    def backward(ctx, g):
+        need_x, need_y = ctx.needs_input_grad
+        return fit(ctx, 0, g) if need_x else None, fit(ctx, 1, -g) if need_y else None
+
+
+class Multiply(Function):
+    schema_v1 = OpSchema("multiply")
+    fresh_grads = True
+
+    @staticmethod
+    def forward(ctx, x, y):
+        need_x, need_y = ctx.needs_input_grad
+        ctx.save_for_backward(x if need_y else None, y if need_x else None)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        need_x, need_y = ctx.needs_input_grad
+        return fit(ctx, 0, g * y) if need_x else None, fit(ctx, 1, g * x) if need_y else None
+
+
+class Divide(Function):
+    schema_v1 = OpSchema("divide")
+    fresh_grads = True
+
+    @staticmethod
+    def forward(ctx, x, y):
+        z = x / y
+        ctx.save_for_backward(y, z)
+        return z
+
+    @staticmethod
+    def backward(ctx, g):
+        y, z = ctx.saved_tensors
+        need_x, need_y = ctx.needs_input_grad
+        gx = g / y
+        return fit(ctx, 0, gx) if need_x else None, fit(ctx, 1, -gx * z) if need_y else None
+
+
+class Remainder(Function):
+    schema_v1 = OpSchema("remainder")
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x % y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = ctx.saved_tensors
+        need_x, need_y = ctx.needs_input_grad
+        quotient = constant(x.data // y.data)
+        return (
+            fit(ctx, 0, g) if need_x else None,
+            fit(ctx, 1, -g * quotient) if need_y else None,
+        )
+
+
+class Power(Function):
+    schema_v1 = OpSchema("power", amp_policy=AmpPolicy.FORCE_FP32)
+
+    @staticmethod
+    def forward(ctx, x, p):
+        y = _power(x, p)
+        ctx.save_for_backward(x, p, y if ctx.needs_input_grad[1] else None)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, p, y = ctx.saved_tensors
+        need_x, need_p = ctx.needs_input_grad
+        gx = gp = None
+        if need_x:
+            gx = fit(ctx, 0, g * _power_slope(x, p))
+        if need_p:
+            base = np.where(x == 0, 1, x)
+            gp = fit(ctx, 1, np.where(x == 0, 0, g * y * np.log(base)))
+        return gx, gp
+
+
+def _power(x, p):
+    # Multiplying is far faster than pow, and as accurate for these.
+    if isinstance(p, (int, float)) and p in (2, 3, 4):
+        square = x * x
+        return square if p == 2 else square * x if p == 3 else square * square
+    return x**p
+
+
+def _power_slope(x, p):
+    if isinstance(p, (int, float)):
+        return 0 if p == 0 else 1 if p == 1 else p * x if p == 2 else p * x ** (p - 1)
+    flat = constant(np.logical_and(np.equal(_raw(x), 0), np.equal(_raw(p), 0)))
+    return p * x ** np.where(flat, 1, p - 1)
+
+
+def _raw(x):
+    return x.data if isinstance(x, Tensor) else x
+
+
+UNARY = {}
+
+
+def unary(ufunc, saves="x", **schema):
+    """Make the decorated ``slope(g, x)``, or ``slope(g, y)``, the backward of a ufunc's rule."""
+
+    def rule(slope):
+        name = ufunc.__name__
+
+        class Rule(Function):
+            schema_v1 = OpSchema(name, **schema)
+            saves_input = saves == "x"
+
+            @staticmethod
+            def forward(ctx, x):
+                y = ufunc(x) if isinstance(x, np.ndarray) else getattr(namespace(x), name)(x)
+                if saves == "x":
+                    ctx.save_for_backward(x)
+                elif saves == "y":
+                    ctx.save_for_backward(y)
+                return y
+
+            @staticmethod
+            def backward(ctx, g):
+                return slope(g, *ctx.saved_tensors)
+
+        Rule.__name__ = Rule.__qualname__ = slope.__name__
+        Rule.node_name = slope.__name__ + "Backward"
+        UNARY[ufunc] = Rule
+        return Rule
+
+    return rule
+
+
+_WIDE = {"amp_policy": AmpPolicy.FORCE_FP32}
+
+
+@unary(np.negative, saves=None)
+def Negative(g):
+    return -g
+
+
+@unary(np.positive, saves=None)
+def Positive(g):
+    return g
+
+
+@unary(np.exp, saves="y", **_WIDE)
+def Exp(g, y):
+    return g * y
+
+
+@unary(np.exp2, saves="y", **_WIDE)
+def Exp2(g, y):
+    return g * y * math.log(2)
+
+
+@unary(np.expm1, saves="y", **_WIDE)
+def Expm1(g, y):
+    return g * (y + 1)
+
+
+@unary(np.log, **_WIDE)
+def Log(g, x):
+    return g / x
+
+
+@unary(np.log2, **_WIDE)
+def Log2(g, x):
+    return g / (x * math.log(2))
+
+
+@unary(np.log10, **_WIDE)
+def Log10(g, x):
+    return g / (x * math.log(10))
+
+
+@unary(np.log1p, **_WIDE)
+def Log1p(g, x):
+    return g / (x + 1)
+
+
+@unary(np.sqrt, saves="y")
+def Sqrt(g, y):
+    return g / (y * 2)
+
+
+@unary(np.square)
+def Square(g, x):
+    return g * (x * 2)
+
+
+@unary(np.reciprocal, saves="y")
+def Reciprocal(g, y):
+    return -g * y * y
+
+
+@unary(np.absolute)
+def Absolute(g, x):
+    return g * np.sign(x)
+
+
+@unary(np.sin)
+def Sin(g, x):
+    return g * np.cos(x)
+
+
+@unary(np.cos)
+def Cos(g, x):
+    return -g * np.sin(x)
+
+
+@unary(np.tan, saves="y")
+def Tan(g, y):
+    return g * (y * y + 1)
+
+
+@unary(np.sinh)
+def Sinh(g, x):
+    return g * np.cosh(x)
+
+
+@unary(np.cosh)
+def Cosh(g, x):
+    return g * np.sinh(x)
+
+
+@unary(np.tanh, saves="y")
+def Tanh(g, y):
+    return g * (1 - y * y)
+
+
+@unary(np.arctan)
+def Arctan(g, x):
+    return g / (x * x + 1)
+
+
+def _step(ufunc, name):
+    def slope(g):
+        return g * 0
+
+    slope.__name__ = name
+    return unary(ufunc, saves=None)(slope)
+
+
+Sign, Floor, Ceil, Trunc, Rint = (
+    _step(f, f.__name__.capitalize()) for f in (np.sign, np.floor, np.ceil, np.trunc, np.rint)
+)
+
+
+class Maximum(Function):
+    schema_v1 = OpSchema("maximum")
+    ufunc, beaten = np.maximum, np.less
+
+    @classmethod
+    def forward(cls, ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return cls.ufunc(x, y)
+
+    @classmethod
+    def backward(cls, ctx, g):
+        x, y = (_raw(t) for t in ctx.saved_tensors)
+        share = np.where(np.equal(x, y), 0.5, ~cls.beaten(x, y))
+        need_x, need_y = ctx.needs_input_grad
+        return (
+            fit(ctx, 0, g * share.astype(g.dtype)) if need_x else None,
+            fit(ctx, 1, g * (1 - share).astype(g.dtype)) if need_y else None,
+        )
+
+
+class Minimum(Maximum):
+    schema_v1 = OpSchema("minimum")
+    ufunc, beaten = np.minimum, np.greater
+
+
+class Where(Function):
+    schema_v1 = OpSchema("where")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, condition, x, y):
+        ctx.condition = condition
+        return np.where(condition, x, y)
+
+    @staticmethod
+    def backward(ctx, g):
+        _, need_x, need_y = ctx.needs_input_grad
+        return (
+            None,
+            fit(ctx, 1, Where.apply(ctx.condition, g, 0)) if need_x else None,
+            fit(ctx, 2, Where.apply(ctx.condition, 0, g)) if need_y else None,
+        )
+
+
+class Clip(Function):
+    schema_v1 = OpSchema("clip")
+
+    @staticmethod
+    def forward(ctx, x, low, high):
+        ctx.save_for_backward(x, low, high)
+        return np.clip(x, low, high)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, low, high = (_raw(t) for t in ctx.saved_tensors)
+        below = False if low is None else np.less(x, low)
+        above = False if high is None else np.greater(x, high)
+        crossed = False if low is None or high is None else np.greater(low, high)
+        parts = (~np.logical_or(below, above) & ~crossed, below & ~crossed, above | crossed)
+        return tuple(
+            fit(ctx, i, Where.apply(part, g, 0)) if needed else None
+            for i, (part, needed) in enumerate(zip(parts, ctx.needs_input_grad, strict=True))
+        )
+
+
+def where(condition, x=None, y=None, /):
+    if x is None and y is None:
+        return tuple(constant(i) for i in np.nonzero(_raw(condition)))
+    return Where.apply(condition.numpy() if isinstance(condition, Tensor) else condition, x, y)
+
+
+def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
+    refuse("clip", out=out)
+    return Clip.apply(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def float_power(x, p, /):
+    return Power.apply(astype(as_tensor(x), np.float64), astype(as_tensor(p), np.float64))
+
+
+def round(a, decimals=0, out=None):
+    refuse("round", out=out)
+    return Round.apply(a, decimals)
+
+
+class Round(Function):
+    schema_v1 = OpSchema("round")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, decimals):
+        return np.round(x, decimals)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 0, None
+
+
+def copy(a, order="K", subok=False):
+    return Copy.apply(a, order)
+
+
+class Copy(Function):
+    schema_v1 = OpSchema("copy")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, order):
+        return np.array(x, order=order)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None

@@ -1,0 +1,90 @@
+"""The operators and methods of Tensor, made from the table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._tensor import Tensor
+from .elementwise import astype
+from .shape import getitem, reshape, transpose
+
+_BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+}
+_COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute}
+_METHODS = (
+    "sum prod max min cumsum clip round dot ravel squeeze swapaxes take copy argmax argmin argsort "
+    "nonzero all any"
+)
+
+
+def bound(ufuncs: dict, functions: dict) -> dict:
+    """Return the methods of Tensor by name."""
+    methods = {
+        "__getitem__": getitem,
+        "T": property(transpose, doc="The transpose."),
+        "astype": astype,
+        "reshape": _reshape,
+        "transpose": _transpose,
+        "to": _to,
+    }
+    for name, ufunc in _BINARY.items():
+        methods[f"__{name}__"], methods[f"__r{name}__"] = _operators(ufuncs[ufunc])
+    for name, ufunc in _COMPARISONS.items():
+        methods[f"__{name}__"], _ = _operators(ufuncs[ufunc])
+    for name, ufunc in _UNARY.items():
+        methods[f"__{name}__"] = _method(ufuncs[ufunc])
+    methods |= {name: _method(functions[getattr(np, name)]) for name in _METHODS.split()}
+    return methods
+
+
+def _operators(rule):
+    def operator(self, other):
+        return rule(self, other)
+
+    def reflected(self, other):
+        return rule(other, self)
+
+    return operator, reflected
+
+
+def _method(rule):
+    def method(self, *args, **kwargs):
+        return rule(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = rule.__name__
+    return method
+
+
+def _reshape(self: Tensor, *shape, order: str = "C") -> Tensor:
+    """Give the elements a new shape, as `numpy.ndarray.reshape` does."""
+    return reshape(self, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _transpose(self: Tensor, *axes) -> Tensor:
+    """Reorder the axes, as `numpy.ndarray.transpose` does."""
+    return transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+
+def _to(self: Tensor, target) -> Tensor:
+    """Move to a device, ``"cpu"`` or ``"gpu"``, or convert to a dtype."""
+    if target not in ("cpu", "gpu"):
+        return astype(self, target)
+    if target == self.device:
+        return self
+    raise NotImplementedError(f"to: device {target!r} is not available")

@@ -1,0 +1,178 @@
+"""Rules of reductions and of their adjoint, broadcasting.
+
+Where several elements are the maximum or minimum, each gets an equal share of the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._tensor import Tensor, constant
+from ..autograd import AmpPolicy, Function, OpSchema
+
+_WIDE = AmpPolicy.FORCE_FP32
+
+
+class Sum(Function):
+    schema_v1 = OpSchema("sum", amp_policy=_WIDE)
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, axis, keepdims):
+        ctx.axis, ctx.keepdims = axis, keepdims
+        return x.sum(axis=axis, keepdims=keepdims)
+
+    @staticmethod
+    def backward(ctx, g):
+        shape = ctx.edges[0].shape
+        if g.ndim and not ctx.keepdims:
+            g = g.reshape(kept(shape, ctx.axis))
+        return BroadcastTo.apply(g, shape), None, None
+
+
+class BroadcastTo(Function):
+    schema_v1 = OpSchema("broadcast_to")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, shape):
+        return np.broadcast_to(x, shape)
+
+    @staticmethod
+    def backward(ctx, g):
+        return sum_to(g, ctx.edges[0].shape), None
+
+
+def sum_to(g: Tensor, shape: tuple) -> Tensor:
+    """Sum over the axes that broadcasting `shape` to the shape of `g` added or repeated."""
+    if g.data.shape == shape:
+        return g
+    added = g.data.ndim - len(shape)
+    repeated = [i + added for i, n in enumerate(shape) if n == 1 and g.data.shape[i + added] != 1]
+    g = Sum.apply(g, (*range(added), *repeated), True)
+    return g.reshape(shape) if added else g
+
+
+def axes_of(axis, ndim: int) -> tuple[int, ...]:
+    """Return `axis` as a tuple of non-negative numbers, all axes for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    return np.lib.array_utils.normalize_axis_tuple(axis, ndim)
+
+
+def kept(shape: tuple, axis) -> tuple:
+    """Return the shape that reducing over `axis` with ``keepdims=True`` leaves."""
+    axes = axes_of(axis, len(shape))
+    return tuple([1 if i in axes else n for i, n in enumerate(shape)])
+
+
+class Max(Function):
+    schema_v1 = OpSchema("max")
+    reduce = "max"
+
+    @classmethod
+    def forward(cls, ctx, x, axis):
+        y = getattr(x, cls.reduce)(axis=axis, keepdims=True)
+        ctx.save_for_backward(x, y)
+        ctx.axis = axis
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        x, y = (t.data for t in ctx.saved_tensors)
+        chosen = (x == y) | ((x != x) & (y != y))
+        share = chosen / chosen.sum(axis=ctx.axis, keepdims=True)
+        return g * constant(share.astype(g.dtype)), None
+
+
+class Min(Max):
+    schema_v1 = OpSchema("min")
+    reduce = "min"
+
+
+class Cumsum(Function):
+    schema_v1 = OpSchema("cumsum", amp_policy=_WIDE)
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, axis):
+        ctx.axis = axis
+        return x.cumsum(axis=axis)
+
+    @staticmethod
+    def backward(ctx, g):
+        return np.flip(Cumsum.apply(np.flip(g, ctx.axis), ctx.axis), ctx.axis), None
+
+
+def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
+    a = _summand("sum", a, dtype, out, where, 0)
+    result = Sum.apply(a, axis, keepdims)
+    return result if initial is None else result + initial
+
+
+def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
+    a = _summand("prod", a, dtype, out, where, 1)
+    if not a.requires_grad:
+        result = constant(np.asarray(np.prod(a.data, axis=axis, keepdims=keepdims)))
+    else:
+        result = _product(a, axes_of(axis, a.ndim), keepdims)
+    return result if initial is None else result * initial
+
+
+def _product(a, axes, keepdims):
+    # A tree of multiplications: its gradient of any order is right for zeros too.
+    shape = kept(a.shape, axes)
+    count = math.prod(a.shape[i] for i in axes)
+    a = np.moveaxis(a, axes, range(len(axes))).reshape(
+        (count, *(n for i, n in enumerate(a.shape) if i not in axes))
+    )
+    if count == 0:
+        a = sum(a, axis=0, keepdims=True) + 1
+    while len(a) > 1:
+        half = len(a) // 2
+        rest = a[2 * half :]
+        a = a[:half] * a[half : 2 * half]
+        if len(rest):
+            a = np.concatenate([a, rest])
+    return a.reshape(shape) if keepdims else a[0]
+
+
+def max(a, axis=None, out=None, keepdims=False, initial=None, where=True):
+    return _extremum(Max, np.maximum, a, axis, out, keepdims, initial, where)
+
+
+def min(a, axis=None, out=None, keepdims=False, initial=None, where=True):
+    return _extremum(Min, np.minimum, a, axis, out, keepdims, initial, where)
+
+
+def _extremum(rule, pair, a, axis, out, keepdims, initial, where):
+    refuse(rule.schema_v1.name, out=out, where=None if where is True else where)
+    result = rule.apply(a, axis)
+    if not keepdims:
+        result = np.squeeze(result, axes_of(axis, a.ndim))
+    return result if initial is None else pair(result, initial)
+
+
+def cumsum(a, axis=None, dtype=None, out=None):
+    a = _summand("cumsum", a, dtype, out, True, 0)
+    return Cumsum.apply(a.reshape(-1), 0) if axis is None else Cumsum.apply(a, axis)
+
+
+def _summand(operation, a, dtype, out, where, neutral):
+    refuse(operation, out=out)
+    if dtype is not None:
+        a = a.astype(dtype)
+    return a if where is True else np.where(where, a, neutral)
+
+
+def refuse(operation: str, **arguments) -> None:
+    """Raise TypeError for the first of the arguments that was given."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise TypeError(f"{operation}: {name}= can't be used with a Tensor, got {value!r}")
+
+
+def broadcast_to(array, shape, subok=False):
+    return BroadcastTo.apply(array, (shape,) if isinstance(shape, int) else tuple(shape))
