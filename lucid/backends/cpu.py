@@ -1,20 +1,33 @@
-"""The CPU backend: NumPy arrays through the kernels."""
+"""The CPU backend: NumPy memory and the kernels."""
 
 from __future__ import annotations
 
-from lucid._kernels.batch_norm import (
+from .._kernels.batch_norm import (
     backward as batch_norm_backward,
     double_backward as batch_norm_double_backward,
     forward as batch_norm_forward,
     inference as batch_norm_inference,
 )
+from .._kernels.mean import mean, mean_var as _mean_var
 
 __all__ = [
     "batch_norm_backward",
     "batch_norm_double_backward",
     "batch_norm_forward",
     "batch_norm_inference",
+    "mean_var",
     "name",
+    "reduce_mean",
 ]
 
 name = "cpu"
+
+
+def reduce_mean(x, axes, keepdims):
+    """Mean of `x` over `axes`."""
+    return mean(x, axes, keepdims=keepdims)
+
+
+def mean_var(x, axes, correction, keepdims):
+    """Mean and variance of `x` over `axes`, in one pass."""
+    return _mean_var(x, axes, correction=correction, keepdims=keepdims)
