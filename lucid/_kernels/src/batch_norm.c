@@ -64,7 +64,7 @@ static int solve_forward(const job *j, size_t c, const double *s, double shift, 
     const double m = (double)j->walk.count, tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
     double d = s[0] / m, var = s[1] / m - d * d;
     /* Far from the shift digits cancel, far from 1 squares leave the type's range. */
-    if (!last && (!(d * d <= 16 * var) || (var < tiny && s[1] != 0) || !isfinite(var))) return 1;
+    if (!last && (!(d * d <= 16 * var) || (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) || !isfinite(var))) return 1;
     if (var < 0) var = 0;
     j->mean[c] = shift + d;
     j->rstd[c] = 1 / sqrt(var + j->eps);
