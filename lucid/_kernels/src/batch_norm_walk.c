@@ -331,6 +331,32 @@ static void in_sub_tiles(const lucid_walk *w, const lucid_pass *p, const region 
 
 /* ---- The walk ---- */
 
+static const lucid_channel_entries *narrow_entries(const lucid_walk *w) {
+    return w->size == 4 ? &w->kernels->channel_f32 : &w->kernels->channel_f64;
+}
+
+int lucid_walk_fuses(const lucid_walk *w, const lucid_pass *affine, const lucid_pass *sums) {
+    int direct = 1;
+    for (int k = 0; k < w->operands; k++)
+        if (!w->operand[k].direct) direct = 0;
+    return direct && !w->cols && w->stream && affine->order == sums->order &&
+           narrow_entries(w)->fused_rows[affine->order] && affine->output[0] >= 0 &&
+           least(w->length, w->chunk) * w->size >= 64 && (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
+}
+
+static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile,
+                  const region *g) {
+    char *at[LUCID_OPERANDS];
+    lucid_tile next;
+    for (int k = 0; k < w->operands; k++)
+        at[k] = g->at[k] + (ptrdiff_t)p->ahead * w->operand[k].channel;
+    bind(w, p->next, &next, at, g->row);
+    next.rows = p->next_channels;
+    next.n = g->n;
+    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
+                                            p->next->sums);
+}
+
 static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t index,
                   size_t limit) {
     region g;
@@ -362,6 +388,10 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
     t.rows = g.rows;
     t.n = g.n;
     bind(w, p, &t, g.at, g.row);
+    if (p->next) {
+        fused(w, p, &t, &g);
+        return;
+    }
     for (int k = 0; k < 3 && p->ahead; k++)
         if (t.in[k]) t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
     visit(w, p, &t, 0);
