@@ -9,7 +9,7 @@
 
 #define COEFFICIENTS 8
 #define ROW_LANES 2560      /* sums of the channels of a group, in lanes */
-#define GROUP_BYTES 524288 /* of a group of channels; two groups are in L2 at a time */
+#define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
 #define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
 #define FEW_CHANNELS 8      /* fewer are split for the threads */
@@ -371,6 +371,7 @@ static int combine_fused(const job *j, const group *g, group *next, int back) {
     p.next = &sums;
     p.next_channels = n->n;
     p.ahead = r->n;
+    p.backwards = back;
     walk_all(j, &p, r, back);
     fold_all(j, n, 0, n->n, 0, lanes, next->totals, n->n);
     return 1;

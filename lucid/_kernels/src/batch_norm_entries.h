@@ -290,6 +290,16 @@ INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
     EACH(j, LINE_VECTORS) NAME(put)(to + j * VW, LOAD(line + j * VW), 1);
 }
 
+/* Ask for the n elements that follow later. */
+INLINE void NAME(fetch)(const lucid_tile *tile, const TYPE *x, const TYPE *g, ptrdiff_t n,
+                        const int order) {
+    if (!tile->ahead[0]) return;
+    _Pragma("GCC unroll 8") for (ptrdiff_t i = 0; i < n; i += LINE) {
+        __builtin_prefetch(x + i + tile->ahead[0], 0, 3);
+        if (order > 0) __builtin_prefetch(g + i + tile->ahead[1], 0, 3);
+    }
+}
+
 /* Meanwhile, if `next`, the sums of its rows, as many as there are in `tile` or fewer, as long. */
 INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
                               const int which, const lucid_tile *next, const WORK *shift,
@@ -329,6 +339,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             EACH(k, CHUNK / LINE)
             NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE, y + i + k * LINE,
                               z, w, order, 1, 1);
+            NAME(fetch)(next, nx + done, ng + done, CHUNK, order);
             NAME(sum_chunk)(nx + done, ng + done, ng + done, shifts, s, order);
         }
         for (; i + LINE <= n; i += LINE) {
@@ -351,6 +362,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             }
         }
         if (with) {
+            NAME(fetch)(next, nx + done, ng + done, n - done, order);
             NAME(sum_rest)(nx, ng, ng, (size_t)done, (size_t)n, shifts, s, order);
             NAME(sums_store)(sums, s, order);
             sums += TERMS(order) * LUCID_LANES;
