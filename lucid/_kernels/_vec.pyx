@@ -53,7 +53,7 @@ _provider = None
 _isa = None
 
 # Primitives of the table, for show_config.
-PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "unpack")
+PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack")
 
 
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
