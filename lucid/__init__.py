@@ -2,7 +2,13 @@
 
 from . import autograd, nn, ops
 from ._config import show_config
-from ._kernels._vec import get_num_threads, set_num_threads
+from ._kernels._vec import (
+    cache_info,
+    clear_cache,
+    get_num_threads,
+    set_cache_limit,
+    set_num_threads,
+)
 from ._tensor import Tensor, as_tensor, tensor
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad
 from .ops.mean import mean, mean_var, std, var
@@ -13,6 +19,8 @@ __all__ = [
     "Tensor",
     "as_tensor",
     "autograd",
+    "cache_info",
+    "clear_cache",
     "enable_grad",
     "get_num_threads",
     "grad",
@@ -22,6 +30,7 @@ __all__ = [
     "nn",
     "no_grad",
     "ops",
+    "set_cache_limit",
     "set_num_threads",
     "show_config",
     "std",
