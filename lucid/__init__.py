@@ -1,8 +1,11 @@
 """Fast, accurate, differentiable mean and batch normalization for NumPy arrays."""
 
 from . import autograd, nn, ops
+from ._config import show_config
+from ._kernels._vec import get_num_threads, set_num_threads
 from ._tensor import Tensor, as_tensor, tensor
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad
+from .ops.mean import mean, mean_var, std, var
 from .ops.moments import Moments
 
 __all__ = [
@@ -11,10 +14,17 @@ __all__ = [
     "as_tensor",
     "autograd",
     "enable_grad",
+    "get_num_threads",
     "grad",
     "is_grad_enabled",
+    "mean",
+    "mean_var",
     "nn",
     "no_grad",
     "ops",
+    "set_num_threads",
+    "show_config",
+    "std",
     "tensor",
+    "var",
 ]

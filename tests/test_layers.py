@@ -15,7 +15,8 @@ ARROWS = {
     "amp": {"_tensor", "autograd"},
     "_kernels": set(),
     "backends": {"_kernels"},
-    "ops": {"_tensor", "autograd", "backends"},
+    "_config": {"_kernels"},
+    "ops": {"_tensor", "autograd", "backends", "_kernels"},  # arrays go straight to the kernels
     "nn": {"_tensor", "autograd", "backends", "ops"},
     "distributed": {"_tensor", "autograd", "backends", "ops", "nn"},
 }

@@ -8,7 +8,6 @@ import sys
 
 cimport numpy as cnp
 
-from lucid._kernels._vec cimport *
 
 cnp.import_array()
 
@@ -82,7 +81,7 @@ cdef int type_of(int type_num) noexcept:
         return LUCID_FLOAT32
     if type_num == cnp.NPY_DOUBLE:
         return LUCID_FLOAT64
-    if type_num == cnp.NPY_HALF:
+    if type_num == cnp.NPY_FLOAT16:
         return LUCID_FLOAT16
     if type_num == cnp.NPY_BOOL:
         return LUCID_BOOL
@@ -111,9 +110,14 @@ cdef int type_of(int type_num) noexcept:
     return -1
 
 
-def is_bfloat16(dtype):
-    """Whether `dtype` is ml_dtypes' bfloat16; from then on the kernels take it."""
+def takes(cnp.dtype dtype):
+    """Whether the kernels take arrays of `dtype`: floats to 64 bits, integers and booleans.
+
+    ml_dtypes' bfloat16 is recognised here, once it is loaded.
+    """
     global _bfloat16
+    if type_of(dtype.num) >= 0:
+        return True
     module = sys.modules.get("ml_dtypes")
     if module is None or dtype.type is not module.bfloat16:
         return False

@@ -47,16 +47,16 @@ cdef enum:
     MEAN = 1
     VARIANCE = 2
 
-cdef object _mean = None, _var = None, _std = None, _nonfinite = None
+cdef object _mean = None, _var = None, _std = None, _mean_var = None, _nonfinite = None
 
 
-def bind(mean, var, std, nonfinite):
+def bind(mean, var, std, mean_var, nonfinite):
     """Bind the functions that take every call but the common one.
 
-    The first three have the signatures of the functions here; `nonfinite(x, axis)` is called when a result is infinite or NaN, to warn as NumPy does.
+    The first four have the signatures of the functions here; `nonfinite(name, x, axis, ddof, result)` is called when a result is infinite or NaN, to warn as NumPy does.
     """
-    global _mean, _var, _std, _nonfinite
-    _mean, _var, _std, _nonfinite = mean, var, std, nonfinite
+    global _mean, _var, _std, _mean_var, _nonfinite
+    _mean, _var, _std, _mean_var, _nonfinite = mean, var, std, mean_var, nonfinite
 
 
 cdef int _axes(object axis, int ndim, uint64_t *mask) except? -1:
@@ -190,12 +190,19 @@ cdef inline object _scalar(double *value, int type_num):
     return lucid_float64(value[0])
 
 
-cdef inline int _kind(cnp.ndarray x, int *result) noexcept:
-    """The kernels' type of x, -1 if they do not take it, and NumPy's result type of a mean."""
-    cdef int number = cnp.PyArray_TYPE(x)
-    cdef int kind = _vec.type_of(number)
-    result[0] = number if kind <= _vec.LUCID_BFLOAT16 else cnp.NPY_DOUBLE
-    return kind
+# Half types are left to the general path: autocast may want them wider.
+cdef inline bint _common(object x, object axis, object keepdims, int *kind, int *result,
+                         uint64_t *mask) except -1:
+    """Whether `x` is an exact ndarray for the kernels and `axis` and `keepdims` are plain."""
+    cdef int number
+    if not PyArray_CheckExact(x) or not (keepdims is False or keepdims is True):
+        return False
+    number = cnp.PyArray_TYPE(<cnp.ndarray>x)
+    kind[0] = _vec.type_of(number)
+    if kind[0] < 0 or kind[0] == _vec.LUCID_FLOAT16 or kind[0] == _vec.LUCID_BFLOAT16:
+        return False
+    result[0] = number if kind[0] <= _vec.LUCID_FLOAT64 else cnp.NPY_DOUBLE
+    return _axes(axis, cnp.PyArray_NDIM(<cnp.ndarray>x), mask)
 
 
 def reduce(cnp.ndarray x, axes, bint keepdims, cnp.dtype dtype, bint mean, bint variance,
@@ -233,11 +240,6 @@ def reduce(cnp.ndarray x, axes, bint keepdims, cnp.dtype dtype, bint mean, bint 
     result = _reduce(x, mask, keepdims, kind, dtype.num,
                      (MEAN if mean else 0) | (VARIANCE if variance else 0), ddof, root, &nonfinite)
     return result, nonfinite
-
-
-def takes(cnp.dtype dtype):
-    """Whether the kernels take arrays of `dtype`."""
-    return _vec.type_of(dtype.num) >= 0
 
 
 def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
@@ -301,18 +303,15 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
     cdef int kind, result
     cdef bint nonfinite = False
     if (
-        PyArray_CheckExact(x) and dtype is None and out is None and where is True
-        and (keepdims is False or keepdims is True)
+        dtype is None and out is None and where is True
+        and _common(x, axis, keepdims, &kind, &result, &mask)
     ):
-        kind = _kind(<cnp.ndarray>x, &result)
-        if (0 <= kind and kind != _vec.LUCID_FLOAT16 and kind != _vec.LUCID_BFLOAT16
-                and _axes(axis, cnp.PyArray_NDIM(<cnp.ndarray>x), &mask)):
-            value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN, 0, False,
-                            &nonfinite)
-            if value is not None:
-                if nonfinite:
-                    _nonfinite(x, axis)
-                return value
+        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN, 0, False,
+                        &nonfinite)
+        if value is not None:
+            if nonfinite:
+                _nonfinite("mean", x, axis, 0, value)
+            return value
     return _mean(x, axis, dtype, out, keepdims, where=where)
 
 
@@ -365,16 +364,15 @@ def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
     cdef int kind, result
     cdef bint nonfinite = False
     if (
-        PyArray_CheckExact(x) and dtype is None and out is None and where is True and mean is None
-        and correction is None and type(ddof) is int and (keepdims is False or keepdims is True)
+        dtype is None and out is None and where is True and mean is None and correction is None
+        and type(ddof) is int and _common(x, axis, keepdims, &kind, &result, &mask)
     ):
-        kind = _kind(<cnp.ndarray>x, &result)
-        if (0 <= kind and kind != _vec.LUCID_FLOAT16 and kind != _vec.LUCID_BFLOAT16
-                and _axes(axis, cnp.PyArray_NDIM(<cnp.ndarray>x), &mask)):
-            value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
-                            False, &nonfinite)
-            if value is not None and not nonfinite:
-                return value
+        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
+                        False, &nonfinite)
+        if value is not None:
+            if nonfinite:
+                _nonfinite("var", x, axis, ddof, value)
+            return value
     return _var(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
 
@@ -414,14 +412,64 @@ def std(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
     cdef int kind, result
     cdef bint nonfinite = False
     if (
-        PyArray_CheckExact(x) and dtype is None and out is None and where is True and mean is None
-        and correction is None and type(ddof) is int and (keepdims is False or keepdims is True)
+        dtype is None and out is None and where is True and mean is None and correction is None
+        and type(ddof) is int and _common(x, axis, keepdims, &kind, &result, &mask)
     ):
-        kind = _kind(<cnp.ndarray>x, &result)
-        if (0 <= kind and kind != _vec.LUCID_FLOAT16 and kind != _vec.LUCID_BFLOAT16
-                and _axes(axis, cnp.PyArray_NDIM(<cnp.ndarray>x), &mask)):
-            value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
-                            True, &nonfinite)
-            if value is not None and not nonfinite:
-                return value
+        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
+                        True, &nonfinite)
+        if value is not None:
+            if nonfinite:
+                _nonfinite("std", x, axis, ddof, value)
+            return value
     return _std(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
+
+
+def mean_var(x, axis=None, *, correction=0, keepdims=False):
+    """
+    Mean and variance along any axes in one pass over memory.
+
+    Parameters
+    ----------
+    x : array_like, Tensor or mlx.core.array
+        As in `mean`.
+    axis : None, int or tuple of int, optional
+        As in `mean`.
+    correction : float, optional
+        The divisor of the variance is N - correction.
+    keepdims : bool, optional
+        As in `mean`.
+
+    Returns
+    -------
+    mean, var : ndarray, scalar, Tensor or mlx.core.array
+        What `mean` and `var` return.
+
+    Raises
+    ------
+    numpy.exceptions.AxisError, ValueError, TypeError
+        As `mean` does.
+
+    Warns
+    -----
+    RuntimeWarning
+        An empty slice, or no degrees of freedom left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid
+    >>> mean, var = lucid.mean_var(np.array([[1.0, 10.0], [3.0, 30.0]]), axis=0)
+    >>> mean, var
+    (array([ 2., 20.]), array([  1., 100.]))
+    """
+    cdef uint64_t mask
+    cdef int kind, result
+    cdef bint nonfinite = False
+    if type(correction) is int and _common(x, axis, keepdims, &kind, &result, &mask):
+        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN | VARIANCE,
+                        correction, False, &nonfinite)
+        if value is not None:
+            if nonfinite:
+                _nonfinite("var", x, axis, correction, (<tuple>value)[1])
+            return value
+    return _mean_var(x, axis, correction=correction, keepdims=keepdims)

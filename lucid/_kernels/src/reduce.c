@@ -21,6 +21,7 @@
 enum {
     TASK_ELEMENTS = 65536, /* enough to be worth a task */
     MANY_TASKS = 64,       /* enough tasks for any machine */
+    FEW_PARTS = 16,        /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144, /* bytes that the tiles of all parts may take */
     NARROW = 32,           /* columns that are too few to fill the registers */
     WIDENED = 16,          /* rows of them that are read as one */
@@ -411,19 +412,18 @@ static void deal_reduced(job *j, size_t reduced) {
     j->parts = 1;
     j->parted = -1;
     if (want < 2) return;
-    int longest = -1;
+    int best = -1; /* the outermost, unless it is too short */
     for (int i = 0; i < j->ndim; i++) {
         if (!j->loops[i].reduced) continue;
-        if (longest < 0 || j->loops[i].length > j->loops[longest].length) longest = i;
-        if ((size_t)j->loops[i].length >= want) break;
+        if (best < 0 || j->loops[i].length > j->loops[best].length) best = i;
+        if (j->loops[best].length >= FEW_PARTS) break;
     }
-    size_t length = (size_t)j->loops[longest].length;
+    size_t length = (size_t)j->loops[best].length;
     size_t part = (length + want - 1) / want;
-    if (longest == j->ndim - 1 && part > LUCID_BLOCK)
-        part = (part + LUCID_BLOCK - 1) / LUCID_BLOCK * LUCID_BLOCK;
+    if (best == j->ndim - 1) part = (part + LUCID_BLOCK - 1) / LUCID_BLOCK * LUCID_BLOCK;
     j->part = (ptrdiff_t)part;
     j->parts = (length + part - 1) / part;
-    j->parted = longest;
+    j->parted = best;
 }
 
 static int takes_directly(const job *j) {

@@ -45,7 +45,6 @@ UNPACK(unpack_float64, uint64_t, 8, double, bits_to_double)
 #if !defined(__F16C__)
 UNPACK(unpack_float16, uint16_t, 2, float, lucid_half_to_float)
 #else
-#include <immintrin.h>
 /* The exact conversion, eight at a time. */
 static void unpack_float16(const char *x, ptrdiff_t stride, size_t n, int swap, void *out) {
     float *restrict o = out;

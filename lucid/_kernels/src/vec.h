@@ -15,6 +15,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define VBYTES 64
 #elif defined(__AVX2__)
@@ -55,9 +59,17 @@ INLINE void vf_store(float *p, vf v) {
 INLINE vf vf_set(float s) {
     return s - (vf){0};
 }
-/* VD floats, widened. */
+/* VD floats, widened. Compilers split the portable form, so x86 is spelled out. */
 INLINE vd vd_widen(const float *p) {
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#elif defined(__SSE2__)
+    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const double *)p)));
+#else
     return __builtin_convertvector(*(const vh_any *)p, vd);
+#endif
 }
 
 /* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
