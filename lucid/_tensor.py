@@ -228,9 +228,13 @@ def _rebuild(cls, data, edge, grad):
 
 def to_array(data: Any, copy: bool | None = None) -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
-    if type(data).__module__.startswith("mlx."):
-        return data[...] if copy else data
-    return np.array(data, copy=copy, order="K")
+    if isinstance(data, (np.ndarray, np.generic)) or not _is_mlx(data):
+        return np.array(data, copy=copy, order="K")
+    return data[...] if copy else data
+
+
+def _is_mlx(data: Any) -> bool:
+    return type(data).__module__.startswith("mlx.")
 
 
 def constant(array: Any) -> Tensor:

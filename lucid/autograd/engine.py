@@ -130,8 +130,10 @@ def backward(
             leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
         elif leaf in owned:
             leaf.grad = g
+        elif create_graph:
+            leaf.grad = +g
         else:
-            leaf.grad = +g if create_graph else constant(to_array(g.data, copy=True))
+            leaf.grad = constant(to_array(g.data, copy=True))
 
 
 Tensor.backward = backward
@@ -165,33 +167,34 @@ def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
                 if edge is None or g is None:
                     continue
                 kind = edge.__class__
-                if node is not None:
-                    _check(node, g, edge)
-                if wanted is not None and (edge.node if kind is Output else edge) not in wanted:
+                like = edge if kind is Context or kind is Output else edge.data
+                if (
+                    g.__class__ is not Tensor
+                    or g.data.shape != like.shape
+                    or g.data.dtype != like.dtype
+                ):
+                    _check(node, g, like)
+                if wanted is not None and _home(edge) not in wanted:
                     continue
+                store, slot, key = waiting, edge, edge
                 if kind is Context:
-                    if edge in waiting:
-                        _accumulate(waiting, edge, g, edge, owned, create_graph)
-                    else:
+                    if edge not in waiting:
                         waiting[edge] = g
                         heappush(queue, (-edge.seq, edge))
+                        continue
                 elif kind is Output:
-                    target, index = edge.node, edge.index
-                    slots = waiting.get(target)
-                    if slots is None:
-                        slots = waiting[target] = [None] * len(target.outputs)
-                        heappush(queue, (-target.seq, target))
-                    if slots[index] is None:
-                        slots[index] = g
-                    else:
-                        key = (target, index)
-                        _accumulate(slots, index, g, key, owned, create_graph)
-                elif edge in found:
-                    _accumulate(found, edge, g, edge, owned, create_graph)
+                    store, slot, key = _slots(edge.node, waiting, queue), edge.index, edge[:2]
+                    if store[slot] is None:
+                        store[slot] = g
+                        continue
                 else:
-                    found[edge] = g
-                    if fresh and g.data.base is None:
-                        owned.add(edge)
+                    store = found
+                    if edge not in found:
+                        found[edge] = g
+                        if fresh and g.data.base is None:
+                            owned.add(edge)
+                        continue
+                _accumulate(store, slot, g, key, owned, create_graph)
             if not queue:
                 return found, owned
             node = heappop(queue)[1]
@@ -206,6 +209,14 @@ def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
     finally:
         if previous != mode:
             _mode.set(previous)
+
+
+def _slots(node, waiting, queue):
+    """Return the gradients of a node with several outputs, as far as they have arrived."""
+    if node not in waiting:
+        waiting[node] = [None] * len(node.outputs)
+        heappush(queue, (-node.seq, node))
+    return waiting[node]
 
 
 def _differentiate(node, grads, wanted):
@@ -241,7 +252,7 @@ def _differentiate(node, grads, wanted):
     return result
 
 
-def _check(node, g, edge):
+def _check(node, g, like):
     name = node.function.__name__
     if not isinstance(g, Tensor):
         raise TypeError(
@@ -249,14 +260,14 @@ def _check(node, g, edge):
             "the Tensors it was given, or mark it with once_differentiable"
         )
     data = g.data
-    if data.shape != edge.shape:
+    if data.shape != like.shape:
         raise RuntimeError(
-            f"{name}.backward: gradient must have the shape {edge.shape} of its argument, "
+            f"{name}.backward: gradient must have the shape {like.shape} of its argument, "
             f"got {data.shape}"
         )
-    if data.dtype != edge.dtype:
+    if data.dtype != like.dtype:
         raise RuntimeError(
-            f"{name}.backward: gradient must have the dtype {dtype_name(edge.dtype)} of its "
+            f"{name}.backward: gradient must have the dtype {dtype_name(like.dtype)} of its "
             f"argument, got {dtype_name(data.dtype)}"
         )
 
@@ -289,7 +300,7 @@ def _on_the_way(node, grads, targets, wanted, found):
         )
     elif node in targets:
         found[node] = grads
-    return node.edges is None or any(_home(e) in wanted for e in node.edges)
+    return node.edges is None or _leads_on(node, wanted)
 
 
 def _leading_to(targets, roots):
@@ -309,9 +320,16 @@ def _leading_to(targets, roots):
         raise RuntimeError(already_freed(freed))
     nodes = [n for n in seen if n.__class__ is Context and n.edges is not None]
     for n in sorted(nodes, key=attrgetter("seq")):
-        if any(_home(e) in wanted for e in n.edges):
+        if _leads_on(n, wanted):
             wanted.add(n)
     return wanted
+
+
+def _leads_on(node, wanted):
+    for edge in node.edges:
+        if edge is not None and _home(edge) in wanted:
+            return True
+    return False
 
 
 def _root(operation, tensor):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from .._tensor import Tensor, constant, dtype_name, is_floating, share_version, to_array
 
@@ -87,7 +88,7 @@ def _cast(a: Any, target: str, policy: AmpPolicy) -> Any:
     return a if name == wanted else a.astype(wanted)
 
 
-class _ModeSwitch:
+class ModeSwitch:
     """A context manager and decorator that changes the mode and puts it back."""
 
     def __init__(self):
@@ -150,7 +151,7 @@ class _ModeSwitch:
                 value, resume = error, generator.throw
 
 
-class no_grad(_ModeSwitch):
+class no_grad(ModeSwitch):
     """Switch recording off: a context manager and decorator.
 
     The mode belongs to the current thread and async task.
@@ -168,7 +169,7 @@ class no_grad(_ModeSwitch):
         return mode._replace(record=False)
 
 
-class enable_grad(_ModeSwitch):
+class enable_grad(ModeSwitch):
     """Switch recording on, inside `no_grad`: a context manager and decorator.
 
     Examples
@@ -204,6 +205,7 @@ class Context:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_constants",
         "_saved",
         "_version",
         "dtype",
@@ -251,7 +253,7 @@ class Context:
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Say which of the arrays that `forward` returns are constants."""
-        self.__dict__["_constants"] = outputs
+        self._constants = outputs
 
     @property
     def saved_tensors(self) -> tuple:
@@ -277,25 +279,24 @@ class Context:
             )
         return tuple(tensors)
 
-    def _save(self, inputs: dict, arrays: list, results: list, outputs: list) -> None:
+    def _save(self, args: tuple, arrays: list, results: tuple, outputs: tuple) -> None:
         # Inputs are kept as the Tensors they were. An output is kept apart from its Tensor, which
         # refers to this node: a reference back would be a cycle.
         saved, version = [], 0
         for a in self._saved:
-            t = inputs.get(id(a))
-            if t is not None:
-                if t._version is not None:
-                    version += t._version[0]
-            elif (index := _find(a, results)) is not None:
-                t = _Saved(outputs[index].data, index)
-            elif a is None or isinstance(a, (int, float, Tensor)):
-                t = a  # a Python number must stay one to promote weakly
-            elif _find(a, arrays) is not None or not is_floating(getattr(a, "dtype", None)):
-                t = constant(to_array(a))
-            else:
-                t = _Saved(to_array(a), None)
-            saved.append(t)
-        self._saved, self._version = tuple(saved), version
+            if a is not None:
+                index = _find(a, arrays)
+                if index is None:
+                    a = _kept(a, results, outputs)
+                else:
+                    a = args[index]
+                    if isinstance(a, Tensor):
+                        if a._version is not None:
+                            version += a._version[0]
+                    elif not isinstance(a, (int, float)):  # a number must stay one: it is weak
+                        a = constant(to_array(a))
+            saved.append(a)
+        self._saved, self._version = saved, version
 
     def _restore(self, saved: _Saved) -> Tensor:
         t = constant(saved.array)
@@ -319,6 +320,16 @@ class _Saved(NamedTuple):
 
     array: Any
     index: int | None
+
+
+def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
+    index = _find(a, results)
+    if index is not None:
+        return _Saved(outputs[index].data, index)
+    if isinstance(a, (int, float, Tensor)):
+        return a
+    a = to_array(a)
+    return _Saved(a, None) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
@@ -346,7 +357,10 @@ def _next_function(edge):
 
 
 def _find(array: Any, among: list) -> int | None:
-    return next((i for i, a in enumerate(among) if a is array), None)
+    for i, a in enumerate(among):
+        if a is array:
+            return i
+    return None
 
 
 def already_freed(node: Context) -> str:
@@ -369,12 +383,13 @@ def _check_takes_ctx(cls: type, name: str) -> None:
 
 
 _count = itertools.count(1).__next__
+_new = Tensor.__new__
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
     """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
-    if array.__class__ is not np.ndarray:
+    if array.__class__ is not ndarray:
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
@@ -402,20 +417,34 @@ def _check_devices(operation: str, arrays: list) -> None:
         raise TypeError(f"{operation}: arguments must be on one device, got {names}; use to()")
 
 
-def _record_several(ctx, edges, inputs, arrays, results, outputs) -> None:
-    constants = ctx.__dict__.pop("_constants", ())
-    ctx.edges = edges
-    ctx.seq = _count()
-    ctx.shape = ctx.dtype = None
-    ctx.outputs = [
-        None
-        if _find(r, constants) is not None or not _carries_gradient(ctx.function, y.dtype)
-        else (y.shape, y.dtype)
-        for r, y in zip(results, outputs, strict=True)
-    ]
-    ctx._save(inputs, arrays, results, outputs)
-    for i, y in enumerate(outputs):
-        y._edge = ctx._output(i)
+def _tell_apart(args: tuple, arrays: list) -> None:
+    """Give distinct Tensors distinct arrays: x and x.detach() share one."""
+    if len(set(map(id, arrays))) == len(arrays):
+        return
+    seen = {}
+    for i, a in enumerate(args):
+        if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
+            arrays[i] = arrays[i][...]
+
+
+def _finish_several(ctx, results, args, arrays, edges) -> tuple:
+    """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
+    cls = ctx.function
+    outputs = tuple([_wrap(cls, r, args) for r in results])
+    if edges is not None:
+        ctx.edges = edges
+        ctx.seq = _count()
+        ctx.shape = ctx.dtype = None
+        ctx.outputs = [
+            None
+            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.dtype)
+            else (y.shape, y.dtype)
+            for r, y in zip(results, outputs, strict=True)
+        ]
+        ctx._save(args, arrays, results, outputs)
+        for i, y in enumerate(outputs):
+            y._edge = ctx._output(i)
+    return outputs
 
 
 class Function:
@@ -462,7 +491,7 @@ class Function:
     >>> w = lucid.tensor([1.0, -2.0, 1.0], requires_grad=True)
     >>> y = Convolve.apply(x, w)
     >>> np.round(lucid.grad((y**2).sum(), w)[0], 6)
-    tensor([-4., -12., -4.])
+    tensor([  2., -24.,   2.])
     >>> lucid.autograd.gradgradcheck(Convolve.apply, (x, w))
     True
     """
@@ -506,56 +535,57 @@ class Function:
         Tensor or tuple of Tensor
         """
         mode = _mode.get()
-        schema = cls.schema_v1
         if mode.autocast is not None:
-            args = cast_inputs(schema, *args)
-        arrays, edges, inputs, record, foreign = [], [], {}, False, False
+            args = cast_inputs(cls.schema_v1, *args)
+        arrays, edges, needs, record, foreign = [], [], [], False, False
         for a in args:
-            edge = None
+            edge, need = None, False
             if isinstance(a, Tensor):
-                edge, tensor, a = a._edge, a, a.data
-                if a.__class__ is not np.ndarray:
-                    foreign = True  # MLX, or a subclass
+                edge = a._edge
                 if edge is not None:
-                    record = True
+                    record = need = True
                     if edge is True:
-                        edge = tensor
-                if inputs.setdefault(id(a), tensor) is not tensor:
-                    a = a[...]  # x and x.detach() share an array, but must be told apart
-                    inputs[id(a)] = tensor
+                        edge = a
+                a = a.data
+                if a.__class__ is not ndarray:
+                    foreign = True  # MLX, or a subclass
             arrays.append(a)
             edges.append(edge)
+            needs.append(need)
         if foreign:
-            _check_devices(schema.name, arrays)
+            _check_devices(cls.schema_v1.name, arrays)
+        if record and len(args) > 1 and (len(args) > 2 or arrays[0] is arrays[1]):
+            _tell_apart(args, arrays)
 
         ctx = Context()
         ctx.function = cls
-        ctx._saved = ()
-        ctx.needs_input_grad = tuple([e is not None for e in edges])
+        ctx._saved = ctx._constants = ()
+        ctx.needs_input_grad = tuple(needs)
         result = cls.forward(ctx, *arrays)
-        record = record and mode.record and schema.produces_grad
+        record = record and mode.record and cls.schema_v1.produces_grad
         if result.__class__ is tuple or result.__class__ is list:
-            outputs = [_wrap(cls, r, args) for r in result]
-            if record:
-                _record_several(ctx, edges, inputs, arrays, result, outputs)
-            return tuple(outputs)
-        y = _wrap(cls, result, args)
+            return _finish_several(ctx, result, args, arrays, edges if record else None)
+        if result.__class__ is ndarray and result.base is None:
+            y = _new(Tensor)
+            y.data = result
+            y.grad = y._edge = y._version = None
+        else:
+            y = _wrap(cls, result, args)
         if not record:
             return y
         dtype = y.data.dtype
         if dtype not in _FLOATS and not _carries_gradient(cls, dtype):
             return y
-        if ctx.__dict__ and _find(result, ctx.__dict__.pop("_constants", ())) is not None:
+        if ctx._constants and _find(result, ctx._constants) is not None:
             return y
         ctx.edges = edges
         ctx.seq = _count()
         ctx.shape = y.data.shape
         ctx.dtype = dtype
         ctx.outputs = None
+        ctx._version = 0
         if ctx._saved:
-            ctx._save(inputs, arrays, [result], [y])
-        else:
-            ctx._version = 0
+            ctx._save(args, arrays, (result,), (y,))
         y._edge = ctx
         return y
 
