@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, dtype_name, to_array
+from .._tensor import Tensor, as_tensor, constant, dtype_name
 from .function import Context, Mode, Output, _mode, already_freed
 
 _PLAIN = Mode(record=False)
@@ -84,14 +84,13 @@ def grad(
         if t._edge is None:
             raise RuntimeError(f"grad: inputs[{i}] must require grad, got a constant")
     keys = [_key(t) for t in inputs]
-    found = _walk(
-        "grad",
-        outputs,
-        grad_outputs,
+    found, _ = _walk(
+        [_root("grad", t) for t in outputs],
+        [_seed("grad", t, g) for t, g in zip(outputs, grad_outputs, strict=True)],
         create_graph if retain_graph is None else retain_graph,
         create_graph,
         frozenset(keys),
-    )[0]
+    )
     for i, k in enumerate(keys):
         if k not in found and not allow_unused:
             raise ValueError(
@@ -122,9 +121,9 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
-    found, owned = _walk(
-        "backward", (self,), (gradient,), retain_graph or create_graph, create_graph, None
-    )
+    edge = _root("backward", self)
+    seed = _seed("backward", self, gradient)
+    found, owned = _walk((edge,), (seed,), retain_graph or create_graph, create_graph, None)
     for leaf, g in found.items():
         if leaf.grad is not None:
             leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
@@ -133,10 +132,14 @@ def backward(
         elif create_graph:
             leaf.grad = +g
         else:
-            leaf.grad = constant(to_array(g.data, copy=True))
+            leaf.grad = constant(_copy(g.data))
 
 
 Tensor.backward = backward
+
+
+def _copy(array):
+    return array.copy("K") if isinstance(array, np.ndarray) else array[...]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -147,20 +150,16 @@ def _key(tensor: Tensor) -> Any:
     return edge if edge.__class__ is Context else (edge.node, edge.index)
 
 
-def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
-    """Send gradients from the outputs to the targets, or to all leaves if these are None.
+def _walk(edges, grads, retain_graph, create_graph, targets):
+    """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
 
     Returns the gradients found and the set of those keys whose arrays nobody else holds.
     """
-    edges = [_root(operation, t) for t in outputs]
-    grads = [_seed(operation, t, g) for t, g in zip(outputs, seeds, strict=True)]
     wanted = None if targets is None else _leading_to(targets, edges)
     found, owned, waiting, queue = {}, set(), {}, []
     node, fresh = None, False
-    mode = _RECORDED if create_graph else _PLAIN
     previous = _mode.get()
-    if previous != mode:
-        _mode.set(mode)
+    _mode.set(_RECORDED if create_graph else _PLAIN)
     try:
         while True:
             for edge, g in zip(edges, grads, strict=True):
@@ -202,13 +201,21 @@ def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
             if targets is not None and not _on_the_way(node, grads, targets, wanted, found):
                 edges = grads = ()
                 continue
-            grads = _differentiate(node, grads, wanted)
+            if edges is None:
+                raise RuntimeError(already_freed(node))
+            if wanted is None and grads.__class__ is not list:
+                grads = node.function.backward(node, grads)
+            else:
+                grads = _differentiate(node, grads, wanted)
+            if grads.__class__ is not tuple:
+                grads = tuple(grads) if grads.__class__ is list else (grads,)
+            if len(grads) != len(edges):
+                _miscounted(node, grads)
             fresh = node.function.fresh_grads
             if not retain_graph:
                 node.edges = node._saved = None
     finally:
-        if previous != mode:
-            _mode.set(previous)
+        _mode.set(previous)
 
 
 def _slots(node, waiting, queue):
@@ -220,9 +227,7 @@ def _slots(node, waiting, queue):
 
 
 def _differentiate(node, grads, wanted):
-    """Call the node's backward; `wanted` narrows what it is asked for."""
-    if node.edges is None:
-        raise RuntimeError(already_freed(node))
+    """Call the backward of a node with several outputs, or one of which not all is wanted."""
     function = node.function
     if grads.__class__ is not list:
         grads = (grads,)
@@ -234,22 +239,20 @@ def _differentiate(node, grads, wanted):
             for g, meta in zip(grads, node.outputs, strict=True)
         ]
     if wanted is None:
-        result = function.backward(node, *grads)
-    else:
-        needs = node.needs_input_grad
-        node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
-        try:
-            result = function.backward(node, *grads)
-        finally:
-            node.needs_input_grad = needs
-    if result.__class__ is not tuple:
-        result = tuple(result) if result.__class__ is list else (result,)
-    if len(result) != len(node.edges):
-        raise RuntimeError(
-            f"{function.__name__}.backward: must return {len(node.edges)} gradients, one for each "
-            f"argument of forward (None for constants), got {len(result)}"
-        )
-    return result
+        return function.backward(node, *grads)
+    needs = node.needs_input_grad
+    node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
+    try:
+        return function.backward(node, *grads)
+    finally:
+        node.needs_input_grad = needs
+
+
+def _miscounted(node, grads):
+    raise RuntimeError(
+        f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
+        f"each argument of forward (None for constants), got {len(grads)}"
+    )
 
 
 def _check(node, g, like):
@@ -306,7 +309,7 @@ def _on_the_way(node, grads, targets, wanted, found):
 def _leading_to(targets, roots):
     """Return the nodes and leaves from which a target can be reached, targets included."""
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
-    seen, freed, stack = set(), None, [_home(r) for r in roots]
+    seen, nodes, freed, stack = set(), [], None, [_home(r) for r in roots]
     while stack:
         item = stack.pop()
         if item is not None and item not in seen:
@@ -315,18 +318,19 @@ def _leading_to(targets, roots):
                 if item.edges is None:
                     freed = item
                 else:
+                    nodes.append(item)
                     stack.extend(map(_home, item.edges))
     if freed is not None and not wanted <= seen:
         raise RuntimeError(already_freed(freed))
-    nodes = [n for n in seen if n.__class__ is Context and n.edges is not None]
-    for n in sorted(nodes, key=attrgetter("seq")):
-        if _leads_on(n, wanted):
-            wanted.add(n)
+    nodes.sort(key=attrgetter("seq"))
+    for node in nodes:
+        if _leads_on(node, wanted):
+            wanted.add(node)
     return wanted
 
 
-def _leads_on(node, wanted):
-    for edge in node.edges:
+def _leads_on(node, wanted):  # a loop: any() of a generator takes twice as long
+    for edge in node.edges:  # noqa: SIM110
         if edge is not None and _home(edge) in wanted:
             return True
     return False
@@ -360,9 +364,9 @@ def _seed(operation, tensor, gradient):
         ones = sys.modules[type(data).__module__].ones
         return constant(ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
-    if gradient.shape != data.shape:
+    if gradient.data.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "
             f"got {gradient.shape}"
         )
-    return gradient if gradient.dtype == data.dtype else gradient.astype(data.dtype)
+    return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)

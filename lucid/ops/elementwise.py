@@ -126,7 +126,7 @@ class Remainder(Function):
     def backward(ctx, g):
         x, y = ctx.saved_tensors
         need_x, need_y = ctx.needs_input_grad
-        quotient = constant(x.data // y.data)
+        quotient = as_tensor(np.floor_divide(_raw(x), _raw(y)))
         return (
             fit(ctx, 0, g) if need_x else None,
             fit(ctx, 1, -g * quotient) if need_y else None,

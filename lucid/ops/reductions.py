@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, as_tensor, constant
 from ..autograd import AmpPolicy, Function, OpSchema
 
 _WIDE = AmpPolicy.FORCE_FP32
@@ -86,7 +86,7 @@ class Max(Function):
         x, y = (t.data for t in ctx.saved_tensors)
         chosen = (x == y) | ((x != x) & (y != y))
         share = chosen / chosen.sum(axis=ctx.axis, keepdims=True)
-        return g * constant(share.astype(g.dtype)), None
+        return g * as_tensor(share.astype(g.dtype)), None
 
 
 class Min(Max):
