@@ -1,0 +1,75 @@
+"""What an issue report needs to know."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+
+import numpy as np
+
+from ._kernels import _vec
+
+
+def show_config(mode: str = "stdout") -> dict | None:
+    """Show versions, compiler, provider, instruction set, threads and devices.
+
+    Parameters
+    ----------
+    mode : {"stdout", "dicts"}
+        Print, or return a dictionary.
+
+    Returns
+    -------
+    dict or None
+        With ``mode="dicts"``: ``lucid``, ``python``, ``numpy``, ``platform``, ``compiler``;
+        ``provider`` and ``isa`` in use, those ``available``, ``entries`` (primitive to the provider
+        that serves it), ``threads``, and ``mlx`` (version and device, or None).
+
+    Raises
+    ------
+    ValueError
+        For any other mode.
+
+    Examples
+    --------
+    >>> import lucid
+    >>> lucid.show_config(mode="dicts")["provider"] in lucid.show_config("dicts")["available"]["providers"]
+    True
+    """
+    if mode not in ("stdout", "dicts"):
+        raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
+    provider, isa = _vec.active()
+    config = {
+        "lucid": metadata.version("lucid"),
+        "python": sys.version.split()[0],
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "compiler": _vec.compiler(),
+        "provider": provider,
+        "isa": isa,
+        "available": _vec.available(),
+        "entries": _vec.entries(),
+        "threads": _vec.get_num_threads(),
+        "mlx": _mlx(),
+    }
+    if mode == "dicts":
+        return config
+    for key, value in config.items():
+        if isinstance(value, dict):
+            print(f"{key}:")
+            for k, v in value.items():
+                print(f"  {k}: {', '.join(v) if isinstance(v, list) else v}")
+        else:
+            print(f"{key}: {value}")
+    return None
+
+
+def _mlx() -> str | None:
+    """Version and device of MLX, None where it is not installed."""
+    try:
+        version = metadata.version("mlx")
+        import mlx.core as mx
+    except ImportError:
+        return None
+    return f"{version} on {mx.default_device()}"

@@ -1,0 +1,259 @@
+/* Bodies of the sum and moment entries over TYPE; COMPENSATED is 1 for double.
+ *
+ * A block's first n & ~7 elements go to LANES lanes, so that 8 lanes (the widest vector) are the
+ * unit of every instruction set; the rest is added one by one after the lanes are folded. */
+
+#define LANES (COMPENSATED ? 16 : 32)
+#define NL (LANES / VD)
+#define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0; j < (N); j++)
+
+#if COMPENSATED
+#define WIDEN vd_load
+#define ADD(s, e, x) TWO_SUM(s, e, x)
+#else
+#define WIDEN vd_widen
+#define ADD(s, e, x) ((s) += (x))
+#endif
+
+/* Fold the lanes of s (and e) pairwise: lane k with k + LANES / 2, and so on. */
+INLINE void NAME(fold)(vd *s, vd *e, double *hi, double *lo) {
+    (void)e;
+    _Pragma("GCC unroll 4") for (int half = NL / 2; half * VD >= 8; half /= 2) EACH(j, half) {
+#if COMPENSATED
+        e[j] += e[j + half];
+#endif
+        ADD(s[j], e[j], s[j + half]);
+    }
+    double a[8], b[8];
+    EACH(j, 8 / VD) {
+        vd_store(a + j * VD, s[j]);
+#if COMPENSATED
+        vd_store(b + j * VD, e[j]);
+#endif
+    }
+    for (int half = 4; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) {
+#if COMPENSATED
+            b[k] += b[k + half];
+#endif
+            ADD(a[k], b[k], a[k + half]);
+        }
+    *hi = a[0];
+    *lo = COMPENSATED ? b[0] : 0.0;
+}
+
+/* The sum of n <= LUCID_BLOCK elements. */
+INLINE void NAME(block_sum)(const TYPE *x, size_t n, double *hi, double *lo) {
+    double h = 0, l = 0;
+    size_t i = 0;
+    if (n >= 8) {
+        vd s[NL], e[NL];
+        EACH(j, NL) s[j] = e[j] = (vd){0};
+        for (; i + LANES <= n; i += LANES) EACH(j, NL) ADD(s[j], e[j], WIDEN(x + i + j * VD));
+        EACH(k, LANES / 8 - 1) if (i + 8 <= n) {
+            EACH(j, 8 / VD) ADD(s[k * (8 / VD) + j], e[k * (8 / VD) + j], WIDEN(x + i + j * VD));
+            i += 8;
+        }
+        NAME(fold)(s, e, &h, &l);
+    }
+    for (; i < n; i++) ADD(h, l, (double)x[i]);
+    *hi = h;
+    *lo = l;
+}
+
+/* Eight rows at a time, one lane each: for rows too short to fill the lanes. */
+#define SHORT_ROW 24
+
+INLINE void NAME(short_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, double *hi,
+                             double *lo) {
+    double s[8] = {0}, e[8] = {0};
+    if (rows == 8) {
+        for (size_t i = 0; i < n; i++)
+            EACH(r, 8) ADD(s[r], e[r], (double)x[r * step + (ptrdiff_t)i]);
+    } else {
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = 0; i < n; i++) ADD(s[r], e[r], (double)x[(ptrdiff_t)r * step + (ptrdiff_t)i]);
+    }
+    memcpy(hi, s, sizeof s);
+    memcpy(lo, e, sizeof e);
+}
+
+static void NAME(sum_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, int same,
+                           lucid_sums out) {
+    if (n < SHORT_ROW && !same) {
+        for (size_t r = 0; r < rows; r += 8) {
+            double h[8], l[8];
+            size_t some = rows - r < 8 ? rows - r : 8;
+            NAME(short_rows)(x + (ptrdiff_t)r * step, step, some, n, h, l);
+            for (size_t k = 0; k < some; k++) {
+                out.lo[r + k] += l[k];
+                TWO_SUM(out.hi[r + k], out.lo[r + k], h[k]);
+            }
+        }
+        return;
+    }
+    for (size_t r = 0; r < rows; r++, x += step) {
+        double h, l;
+        size_t k = same ? 0 : r;
+        NAME(block_sum)(x, n, &h, &l);
+        out.lo[k] += l;
+        TWO_SUM(out.hi[k], out.lo[k], h);
+    }
+}
+
+/* Columns [k, k + N * VD) of all rows, four rows at a time. */
+INLINE void NAME(sum_strip)(const TYPE *x, ptrdiff_t step, size_t rows, double *hi, double *lo,
+                            const int N) {
+    (void)lo;
+    vd s[8], e[8];
+    EACH(j, N) {
+        s[j] = vd_load(hi + j * VD);
+        e[j] = COMPENSATED ? vd_load(lo + j * VD) : (vd){0};
+    }
+    for (size_t r = 0; r < rows; r++, x += step) EACH(j, N) ADD(s[j], e[j], WIDEN(x + j * VD));
+    EACH(j, N) {
+        vd_store(hi + j * VD, s[j]);
+        if (COMPENSATED) vd_store(lo + j * VD, e[j]);
+    }
+}
+
+static void NAME(sum_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, lucid_sums out) {
+    /* Strips of rows keep the walk nearly sequential; within one, accumulators stay in registers. */
+    for (size_t r = 0; r < rows; r += 8, x += 8 * step) {
+        size_t some = rows - r < 8 ? rows - r : 8, k = 0;
+        if (some == 8) {
+            for (; k + 2 * VD <= n; k += 2 * VD)
+                NAME(sum_strip)(x + k, step, 8, out.hi + k, out.lo + k, 2);
+        } else {
+            for (; k + 2 * VD <= n; k += 2 * VD)
+                NAME(sum_strip)(x + k, step, some, out.hi + k, out.lo + k, 2);
+        }
+        for (; k < n; k++)
+            for (size_t q = 0; q < some; q++) ADD(out.hi[k], out.lo[k], (double)x[(ptrdiff_t)q * step + (ptrdiff_t)k]);
+    }
+}
+
+/* Chan, Golub and LeVeque (1979): merge a block of `n` values with mean `mean` and sum of squared
+ * deviations `m2` into output k. */
+INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double mean, double m2) {
+    double before = o.count[k];
+    if (before == 0) o.shift[k] = mean;
+    double delta = (mean - o.shift[k]) - o.mean[k], total = before + n;
+    o.mean[k] += delta * (n / total);
+    o.m2[k] += m2 + delta * delta * (before * n / total);
+    o.count[k] = total;
+}
+
+/* Sum of squared deviations of a block from `c`, and for double that of the deviations: c is only
+ * the rounded mean. */
+INLINE void NAME(block_deviations)(const TYPE *x, size_t n, double c, double *sum, double *squares) {
+    double t = 0, q = 0;
+    size_t i = 0;
+    if (n >= 8) {
+        vd m = vd_set(c), s[16 / VD], d1[16 / VD];
+        EACH(j, 16 / VD) s[j] = d1[j] = (vd){0};
+        for (; i + 16 <= n; i += 16) EACH(j, 16 / VD) {
+            vd d = WIDEN(x + i + j * VD) - m;
+            if (COMPENSATED) d1[j] += d;
+            s[j] += d * d;
+        }
+        if (i + 8 <= n) {
+            EACH(j, 8 / VD) {
+                vd d = WIDEN(x + i + j * VD) - m;
+                if (COMPENSATED) d1[j] += d;
+                s[j] += d * d;
+            }
+            i += 8;
+        }
+        double a[8], b[8];
+        EACH(j, 8 / VD) {
+            vd_store(a + j * VD, s[j] + s[j + 8 / VD]);
+            vd_store(b + j * VD, d1[j] + d1[j + 8 / VD]);
+        }
+        for (int half = 4; half > 0; half /= 2)
+            for (int k = 0; k < half; k++) {
+                a[k] += a[k + half];
+                b[k] += b[k + half];
+            }
+        q = a[0];
+        t = b[0];
+    }
+    for (; i < n; i++) {
+        double d = (double)x[i] - c;
+        t += d;
+        q += d * d;
+    }
+    *sum = COMPENSATED ? t : 0.0;
+    *squares = q;
+}
+
+static void NAME(moments_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, int same,
+                               lucid_moments out) {
+    double count = (double)n;
+    for (size_t r = 0; r < rows; r++, x += step) {
+        double h, l, t, q;
+        size_t k = same ? 0 : r;
+        NAME(block_sum)(x, n, &h, &l);
+        double c = h / count;
+        NAME(block_deviations)(x, n, c, &t, &q);
+        out.sums.lo[k] += l;
+        TWO_SUM(out.sums.hi[k], out.sums.lo[k], h);
+        NAME(merge)(out, k, count, c + t / count, COMPENSATED ? q - t * (t / count) : q);
+    }
+}
+
+static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
+                               lucid_moments out) {
+    double hi[LUCID_COLUMNS], lo[LUCID_COLUMNS];
+    const size_t wide = LUCID_BLOCK * 2 / (n ? n : 1), tall = wide < 8 ? 8 : wide & ~(size_t)7;
+    for (size_t r = 0; r < rows; r += tall, x += (ptrdiff_t)tall * step) {
+        size_t some = rows - r < tall ? rows - r : tall;
+        double count = (double)some;
+        memset(hi, 0, n * sizeof *hi);
+        memset(lo, 0, n * sizeof *lo);
+        NAME(sum_cols)(x, step, some, n, (lucid_sums){hi, lo});
+        size_t k = 0;
+        for (; k + VD <= n; k += VD) {
+            vd h = vd_load(hi + k), c = h / vd_set(count), t = {0}, q = {0};
+            const TYPE *p = x + k;
+            for (size_t i = 0; i < some; i++, p += step) {
+                vd d = WIDEN(p) - c;
+                if (COMPENSATED) t += d;
+                q += d * d;
+            }
+            vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + vd_load(lo + k);
+            TWO_SUM(sh, sl, h);
+            vd_store(out.sums.hi + k, sh);
+            vd_store(out.sums.lo + k, sl);
+            vd mean = c + t / vd_set(count);
+            if (COMPENSATED) q -= t * (t / vd_set(count));
+            double before = out.count[k], total = before + count;
+            vd shift = before == 0 ? mean : vd_load(out.shift + k), m = vd_load(out.mean + k);
+            vd delta = (mean - shift) - m;
+            vd_store(out.shift + k, shift);
+            vd_store(out.mean + k, m + delta * vd_set(count / total));
+            vd_store(out.m2 + k,
+                     vd_load(out.m2 + k) + (q + delta * delta * vd_set(before * count / total)));
+            EACH(j, VD) out.count[k + j] = total;
+        }
+        for (; k < n; k++) {
+            double c = hi[k] / count, t = 0, q = 0;
+            for (size_t i = 0; i < some; i++) {
+                double d = (double)x[(ptrdiff_t)i * step + (ptrdiff_t)k] - c;
+                t += d;
+                q += d * d;
+            }
+            out.sums.lo[k] += lo[k];
+            TWO_SUM(out.sums.hi[k], out.sums.lo[k], hi[k]);
+            if (!COMPENSATED) t = 0;
+            NAME(merge)(out, k, count, c + t / count, COMPENSATED ? q - t * (t / count) : q);
+        }
+    }
+}
+
+#undef LANES
+#undef NL
+#undef WIDEN
+#undef ADD
+#undef EACH
+#undef SHORT_ROW

@@ -1,0 +1,85 @@
+/* The numerical contract, and the vectors that keep it.
+ *
+ * One source is compiled for each instruction set. A vector here is as wide as the registers of
+ * that set, but every loop works in LANES logical lanes: element i of a block goes to lane
+ * i % LANES, lanes are folded pairwise, and blocks are merged in an order that the shape alone
+ * fixes. Multiplications and additions are never contracted (-ffp-contract=off). So each result
+ * has the same bits on SSE2, AVX2, AVX-512 and NEON, and for any number of threads.
+ *
+ * Accuracy: float32 is summed in float64; float64 is summed with the error of each addition carried
+ * along (Knuth's TwoSum), so that a block's sum is its exact sum rounded to 106 bits. */
+#ifndef LUCID_VEC_H
+#define LUCID_VEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define VBYTES 64
+#elif defined(__AVX2__)
+#define VBYTES 32
+#else
+#define VBYTES 16
+#endif
+
+#define VF (VBYTES / 4) /* floats in a vector */
+#define VD (VBYTES / 8) /* doubles in a vector */
+
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vf __attribute__((vector_size(VBYTES)));
+typedef double vd __attribute__((vector_size(VBYTES)));
+typedef float vh __attribute__((vector_size(VBYTES / 2))); /* floats that widen to one vd */
+/* The same at the alignment of their elements, and allowed to alias. */
+typedef float vf_any __attribute__((vector_size(VBYTES), aligned(4), may_alias));
+typedef double vd_any __attribute__((vector_size(VBYTES), aligned(8), may_alias));
+typedef float vh_any __attribute__((vector_size(VBYTES / 2), aligned(4), may_alias));
+
+INLINE vd vd_load(const double *p) {
+    return *(const vd_any *)p;
+}
+INLINE void vd_store(double *p, vd v) {
+    *(vd_any *)p = v;
+}
+INLINE vd vd_set(double s) {
+    return s - (vd){0};
+}
+INLINE vf vf_load(const float *p) {
+    return *(const vf_any *)p;
+}
+INLINE void vf_store(float *p, vf v) {
+    *(vf_any *)p = v;
+}
+INLINE vf vf_set(float s) {
+    return s - (vf){0};
+}
+/* VD floats, widened. Compilers split the portable form, so x86 is spelled out. */
+INLINE vd vd_widen(const float *p) {
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#elif defined(__SSE2__)
+    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const double *)p)));
+#else
+    return __builtin_convertvector(*(const vh_any *)p, vd);
+#endif
+}
+
+/* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
+#define TWO_SUM(s, e, x)                        \
+    do {                                        \
+        __typeof__(s) ts_x = (x);               \
+        __typeof__(s) ts_t = (s) + ts_x;        \
+        __typeof__(s) ts_z = ts_t - (s);        \
+        (e) += ((s) - (ts_t - ts_z)) + (ts_x - ts_z); \
+        (s) = ts_t;                             \
+    } while (0)
+
+#endif

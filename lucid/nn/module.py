@@ -1,0 +1,292 @@
+"""Containers of parameters: `Module` and `Parameter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid._tensor import Tensor, tensor
+
+
+class Parameter(Tensor):
+    """A Tensor that a `Module` owns and an optimizer changes; it requires grad unless told not to.
+
+    Parameters
+    ----------
+    data : array_like
+        Copied.
+    requires_grad : bool
+        False freezes it.
+    dtype : dtype_like, optional
+        That of `data` by default.
+    device : {"cpu", "gpu"}
+
+    Examples
+    --------
+    >>> from lucid import nn
+    >>> nn.Parameter([1.0, 2.0]).requires_grad
+    True
+    """
+
+    def __init__(self, data, requires_grad=True, dtype=None, device="cpu"):
+        super().__init__(tensor(data, dtype=dtype, device=device), requires_grad)
+
+
+class LoadResult(NamedTuple):
+    """What `Module.load_state_dict` left out: names of either side without a counterpart."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class Module:
+    """Base class of layers: attributes that are Parameters, buffers or Modules make up its state.
+
+    A subclass assigns them in ``__init__`` and computes in ``forward``. There is nothing to
+    register but buffers (state that is no parameter), and no base ``__init__`` to call.
+
+    Attributes
+    ----------
+    training : bool
+        Whether the module is in training mode; set by `train` and `eval`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lucid import nn
+    >>> class Scale(nn.Module):
+    ...     def __init__(self):
+    ...         self.factor = nn.Parameter(np.float32(2))
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> Scale()(np.arange(3, dtype=np.float32)).numpy()
+    array([0., 2., 4.], dtype=float32)
+    """
+
+    training = True
+    _buffers: tuple[str, ...] = ()
+    # Names that a checkpoint may lack even when loaded strictly.
+    _optional_state: tuple[str, ...] = ()
+
+    def __call__(self, *args, **kwargs):
+        return self.forward(*args, **kwargs)
+
+    def forward(self, *args, **kwargs):
+        """Compute the output; each subclass defines it."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def register_buffer(self, name: str, value: Tensor | None) -> None:
+        """Make `value` an attribute that belongs to the state but is no parameter.
+
+        Parameters
+        ----------
+        name : str
+            Of the attribute, and in `state_dict`.
+        value : Tensor or None
+            None reserves the name: it is left out of the state until a Tensor is assigned.
+        """
+        if name not in self._buffers:
+            self._buffers = (*self._buffers, name)
+        setattr(self, name, value)
+
+    # ------------------------------------------------------------------ what it is made of
+
+    def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield from value._walk(f"{prefix}{name}.")
+
+    def _state(self) -> Iterator[tuple[str, Tensor]]:
+        """Parameters, then buffers, of each module in turn: the order of PyTorch's state dicts."""
+        for prefix, module in self._walk():
+            attributes = vars(module)
+            for name, value in attributes.items():
+                if isinstance(value, Parameter):
+                    yield prefix + name, value
+            for name in module._buffers:
+                if attributes[name] is not None:
+                    yield prefix + name, attributes[name]
+
+    def modules(self) -> Iterator[Module]:
+        """Yield this module and all below it, each once, parents first."""
+        return iter({id(m): m for _, m in self._walk()}.values())
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Yield dotted name and `Parameter`; a shared one once, under its first name."""
+        return _unique((k, t) for k, t in self._state() if isinstance(t, Parameter))
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield each `Parameter` once."""
+        return (p for _, p in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield dotted name and buffer; a shared one once, under its first name."""
+        return _unique((k, t) for k, t in self._state() if not isinstance(t, Parameter))
+
+    def buffers(self) -> Iterator[Tensor]:
+        """Yield each buffer once."""
+        return (b for _, b in self.named_buffers())
+
+    # ------------------------------------------------------------------ modes, places, gradients
+
+    def train(self, mode: bool = True):
+        """Set training mode here and in all modules below; returns the module itself."""
+        for module in self.modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self):
+        """Set evaluation mode: ``train(False)``."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for p in self.parameters():
+            p.grad = None
+
+    def to(self, device_or_dtype):
+        """Move parameters and buffers to a device, or cast the floating ones to a dtype, in place.
+
+        Parameters
+        ----------
+        device_or_dtype : {"cpu", "gpu"} or floating dtype
+
+        Returns
+        -------
+        Module
+            Itself; its Parameters stay the same objects.
+
+        Raises
+        ------
+        TypeError
+            If the dtype is not a floating one.
+
+        Examples
+        --------
+        >>> from lucid import nn
+        >>> nn.Linear(2, 3).to("float64").weight.dtype
+        dtype('float64')
+        """
+        is_device = isinstance(device_or_dtype, str) and device_or_dtype in ("cpu", "gpu")
+        if not is_device and not _is_floating(np.dtype(device_or_dtype)):
+            raise TypeError(
+                f"{type(self).__name__}.to: parameters must have a floating dtype, "
+                f"got {np.dtype(device_or_dtype)}"
+            )
+        for _, t in (*self.named_parameters(), *self.named_buffers()):
+            if is_device or _is_floating(t.dtype):
+                grad = t.grad
+                t.data = t.detach().to(device_or_dtype).data
+                t.grad = None if grad is None else grad.to(device_or_dtype)
+        return self
+
+    # ------------------------------------------------------------------ saving and loading
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Return copies of all parameters and buffers as arrays, by PyTorch's dotted names.
+
+        Returns
+        -------
+        dict of str to ndarray
+            On every device; ``safetensors.numpy.save_file`` and ``numpy.savez`` take it as it is.
+
+        Examples
+        --------
+        >>> from lucid import nn
+        >>> for name, array in nn.BatchNorm1d(3).state_dict().items():
+        ...     print(name, array.shape, array.dtype)
+        weight (3,) float32
+        bias (3,) float32
+        running_mean (3,) float32
+        running_var (3,) float32
+        num_batches_tracked () int64
+        """
+        return {name: _to_array(t) for name, t in self._state()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> LoadResult:
+        """Copy arrays into the parameters and buffers of the same names.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to array_like
+            Each array is cast to the dtype of its destination and shares no memory with it.
+        strict : bool
+            Whether a name of one side without a counterpart in the other is an error. A
+            checkpoint without ``num_batches_tracked`` is accepted all the same.
+
+        Returns
+        -------
+        LoadResult
+            ``missing_keys`` and ``unexpected_keys``.
+
+        Raises
+        ------
+        ValueError
+            Naming every missing, unexpected or misshapen entry; nothing was written then.
+
+        Examples
+        --------
+        >>> from lucid import nn
+        >>> nn.Linear(2, 2).load_state_dict({"weight": [[1, 2], [3, 4]]})
+        Traceback (most recent call last):
+            ...
+        ValueError: Linear.load_state_dict: missing keys: bias
+        """
+        own = dict(self._state())
+        optional = {
+            prefix + name for prefix, module in self._walk() for name in module._optional_state
+        }
+        missing = [name for name in own if name not in state_dict and name not in optional]
+        unexpected = [name for name in state_dict if name not in own]
+        problems = []
+        if strict and missing:
+            problems.append(f"missing keys: {', '.join(missing)}")
+        if strict and unexpected:
+            problems.append(f"unexpected keys: {', '.join(unexpected)}")
+        arrays = {name: _to_array(state_dict[name]) for name in own if name in state_dict}
+        for name, array in arrays.items():
+            if array.shape != own[name].shape:
+                problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
+            elif not np.can_cast(array.dtype, own[name].dtype, "same_kind"):
+                problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
+        if problems:
+            raise ValueError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
+        for name, array in arrays.items():
+            own[name].copy_(array)
+        return LoadResult(missing, unexpected)
+
+    # ------------------------------------------------------------------ display
+
+    def extra_repr(self) -> str:
+        """Arguments to show in the repr; each subclass may define it."""
+        return ""
+
+    def __repr__(self):
+        head = f"{type(self).__name__}({self.extra_repr()}"
+        children = [
+            f"  ({name}): " + repr(value).replace("\n", "\n  ")
+            for name, value in vars(self).items()
+            if isinstance(value, Module)
+        ]
+        return "\n".join([head, *children, ")"]) if children else f"{head})"
+
+
+def _unique(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    seen = set()
+    for name, value in named:
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield name, value
+
+
+def _is_floating(dtype) -> bool:
+    # Not `issubdtype`: bfloat16 is no subtype of np.floating.
+    return np.can_cast(dtype, "f8", "same_kind") and not np.can_cast(dtype, "i8", "same_kind")
+
+
+def _to_array(value: Any) -> np.ndarray:
+    return np.array(value.detach().numpy() if isinstance(value, Tensor) else value, order="C")

@@ -1,0 +1,300 @@
+"""Mean and variance: what the kernels' common case leaves over, and the gradients.
+
+The public functions are those of `lucid._kernels.mean`, which call the functions here for
+everything but plain arguments. What no kernel takes goes to NumPy itself, in order that the answer,
+or the error, is NumPy's.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from .._kernels import _vec
+from .._kernels.mean import bind, mean, mean_var, reduce, std, var
+from .._tensor import Tensor
+from ..autograd import AmpPolicy, Function, OpSchema
+from ..autograd.function import cast_inputs
+from ..backends import backend_of
+from .reductions import BroadcastTo, axes_of, kept, refuse
+
+__all__ = ["Mean", "MeanVar", "mean", "mean_var", "std", "var"]
+
+# Bound once: lucid's functions may be put in their place.
+_NUMPY = {"mean": np.mean, "var": np.var, "std": np.std}
+
+
+class Mean(Function):
+    """Mean over any axes; the graph keeps the shape and nothing of the input."""
+
+    schema_v1 = OpSchema("mean", version=1, amp_policy=AmpPolicy.PROMOTE, produces_grad=True)
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, axes, keepdims):
+        """Reduce `x` over the non-negative `axes`."""
+        ctx.axes = axes
+        return backend_of(x).reduce_mean(x, axes, keepdims)
+
+    @staticmethod
+    def backward(ctx, g):
+        """Scale the small array, then broadcast it without copying."""
+        shape = ctx.edges[0].shape
+        count = math.prod(shape[a] for a in ctx.axes)
+        return _broadcast(g / count if count else g, shape, ctx.axes), None, None
+
+
+class MeanVar(Function):
+    """Mean and variance over any axes, in one pass."""
+
+    schema_v1 = OpSchema("mean_var", version=1, amp_policy=AmpPolicy.FORCE_FP32)
+    materialize_grads = False
+
+    @staticmethod
+    def forward(ctx, x, axes, correction, keepdims):
+        """Reduce `x` over the non-negative `axes`."""
+        mean, var = backend_of(x).mean_var(x, axes, correction, keepdims)
+        mean = np.asarray(mean) if isinstance(mean, np.generic) else mean
+        ctx.axes, ctx.correction = axes, correction
+        ctx.save_for_backward(x, mean)
+        return mean, var
+
+    @staticmethod
+    def backward(ctx, g_mean, g_var):
+        """``g_mean / N + 2 g_var (x - mean) / (N - correction)``."""
+        x, mean = ctx.saved_tensors
+        axes, shape = ctx.axes, x.shape
+        count = math.prod(shape[a] for a in axes)
+        dx = None
+        if g_mean is not None:
+            dx = _broadcast(g_mean / max(count, 1), shape, axes)
+        if g_var is not None:
+            degrees = count - ctx.correction
+            scale = g_var * (2.0 / degrees if degrees > 0 else math.nan)
+            of_var = _broadcast(scale, shape, axes) * (x - mean.reshape(kept(shape, axes)))
+            dx = of_var if dx is None else dx + of_var
+        return dx, None, None, None
+
+
+def _broadcast(g: Tensor, shape: tuple, axes: tuple) -> Tensor:
+    return BroadcastTo.apply(g.reshape(kept(shape, axes)), shape)
+
+
+# ---- arrays ------------------------------------------------------------------------------------
+
+
+def _kernel_array(x: Any) -> np.ndarray | None:
+    """Return `x` as an ndarray that the kernels take, or None."""
+    if isinstance(x, np.ndarray):
+        if type(x) not in (np.ndarray, np.memmap):
+            return None
+        x = x.view(np.ndarray)
+    elif isinstance(x, (list, tuple, int, float, np.generic)):
+        x = np.asarray(x)
+    elif hasattr(x, "mean") or hasattr(x, "__array_function__"):
+        return None  # it has an answer of its own
+    else:
+        x = np.asarray(x)
+    return x if _vec.takes(x.dtype) else None
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...] | None:
+    """Return `axis` as sorted non-negative numbers; None where NumPy would complain."""
+    if axis is None:
+        return tuple(range(ndim))
+    items = axis if type(axis) is tuple else (axis,)
+    if any(isinstance(a, (bool, np.bool_)) for a in items):
+        return None
+    try:
+        axes = {operator.index(a) for a in items}
+    except TypeError:
+        return None
+    axes = {a + ndim if a < 0 else a for a in axes}
+    if len(axes) < len(items) or not all(0 <= a < ndim for a in axes):
+        return None
+    return tuple(sorted(axes))
+
+
+def _result_dtype(x: np.ndarray, dtype: Any, out: Any) -> np.dtype | None:
+    """Return the dtype to compute, None if it isn't one of the kernels' floating types."""
+    if dtype is not None:
+        dtype = np.dtype(dtype)
+    elif out is not None:
+        dtype = out.dtype
+    else:
+        dtype = x.dtype
+        if dtype.kind in "biu":
+            return np.dtype(np.float64)
+    return dtype.newbyteorder("=") if _vec.takes(dtype) and dtype.kind not in "biu" else None
+
+
+def _takes_out(out: Any, shape: tuple, dtype: np.dtype) -> bool:
+    return (
+        type(out) in (np.ndarray, np.memmap)
+        and out.shape == shape
+        and out.flags.writeable
+        and np.can_cast(dtype, out.dtype, "same_kind")
+    )
+
+
+def _array_statistic(name, x, axis, dtype, out, keepdims, ddof=0):
+    """Return mean, var or std by the kernels; None where NumPy has to answer."""
+    x = _kernel_array(x)
+    if x is None or not (out is None or isinstance(out, np.ndarray)):
+        return None
+    axes, dtype = _axes(axis, x.ndim), _result_dtype(x, dtype, out)
+    if axes is None or dtype is None or not isinstance(ddof, (int, float, np.number)):
+        return None
+    if out is not None:
+        shape = tuple(
+            1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes
+        )
+        if not _takes_out(out, shape, dtype):
+            return None
+    result, nonfinite = reduce(
+        x, axes, keepdims, dtype, name == "mean", name != "mean", ddof, name == "std"
+    )
+    if result is None:
+        return None
+    if nonfinite:
+        _warn_nonfinite(name, x, axis, ddof, result)
+    if out is None:
+        return result
+    np.copyto(out, result, casting="same_kind")
+    return out
+
+
+def _warn_nonfinite(name, x, axis, ddof, result) -> None:
+    """Warn as NumPy does of infinities and overflow; NaN that was there before is no news."""
+    if x.dtype.kind in "biu":
+        return
+    if np.isinf(result).any() or np.isinf([np.fmax.reduce(x, None), np.fmin.reduce(x, None)]).any():
+        options = {} if name == "mean" else {"ddof": ddof}
+        _NUMPY[name](x, axis, **options)
+
+
+def _about(name, x, axis, dtype, out, ddof, keepdims, center):
+    """Return var or std about a given mean: M2 about the true mean, and the shift of it."""
+    array = _kernel_array(x)
+    if array is None or out is not None or type(center) is not np.ndarray:
+        return None
+    axes, dtype = _axes(axis, array.ndim), _result_dtype(array, dtype, None)
+    if axes is None or dtype is None or center.shape != kept(array.shape, axes):
+        return None
+    if not _vec.takes(center.dtype):
+        return None
+    count = math.prod(array.shape[a] for a in axes)
+    pair, nonfinite = reduce(array, axes, True, np.dtype(np.float64), True, True, ddof)
+    if pair is None or nonfinite:
+        return None
+    true_mean, variance = pair
+    variance = variance + (true_mean - center) ** 2 * (count / (count - ddof))
+    variance = (np.sqrt(variance) if name == "std" else variance).astype(dtype)
+    return variance if keepdims else np.squeeze(variance, axes)[()]
+
+
+# ---- the functions that the kernels' common case calls -------------------------------------------
+
+
+def _general_mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
+    keepdims = keepdims is not np._NoValue and bool(keepdims)
+    if _is_traced(x):
+        (x,) = _differentiable("mean", x, dtype, out, where)
+        axes = axes_of(axis, x.ndim)
+        if isinstance(x, Tensor):
+            return Mean.apply(x, axes, keepdims)
+        return backend_of(x).reduce_mean(*cast_inputs(Mean.schema_v1, x), axes, keepdims)
+    (x,) = cast_inputs(Mean.schema_v1, x)
+    if where is True or where is np._NoValue:
+        result = _array_statistic("mean", x, axis, dtype, out, keepdims)
+        if result is not None:
+            return result
+    return _NUMPY["mean"](x, axis, dtype, out, **_given(x, keepdims=keepdims, where=where))
+
+
+def _general_spread(name, x, axis, dtype, out, ddof, keepdims, where, mean, correction):
+    keepdims = keepdims is not np._NoValue and bool(keepdims)
+    where = True if where is np._NoValue else where
+    mean = None if mean is np._NoValue else mean
+    correction = None if correction is np._NoValue else correction
+    if correction is not None and ddof == 0:
+        ddof, correction = correction, None
+    if _is_traced(x):
+        if correction is not None:
+            raise ValueError(f"{name}: ddof and correction can't both be given, got {ddof}, {correction}")
+        refuse(name, mean=mean)
+        (x,) = _differentiable(name, x, dtype, out, where)
+        result = _general_mean_var(x, axis, correction=ddof, keepdims=keepdims)[1]
+        return result if name == "var" else result**0.5
+    (x,) = cast_inputs(MeanVar.schema_v1, x)
+    if where is True and correction is None:
+        if mean is None:
+            result = _array_statistic(name, x, axis, dtype, out, keepdims, ddof)
+        else:
+            result = _about(name, x, axis, dtype, out, ddof, keepdims, mean)
+        if result is not None:
+            return result
+    options = _given(x, keepdims=keepdims, where=where, mean=mean, correction=correction)
+    return _NUMPY[name](x, axis, dtype, out, ddof, **options)
+
+
+def _general_var(
+    x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None,
+    correction=None,
+):  # fmt: skip
+    return _general_spread("var", x, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def _general_std(
+    x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=True, mean=None,
+    correction=None,
+):  # fmt: skip
+    return _general_spread("std", x, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def _general_mean_var(x, axis=None, *, correction=0, keepdims=False):
+    keepdims = bool(keepdims)
+    if _is_traced(x):
+        axes = axes_of(axis, x.ndim)
+        if isinstance(x, Tensor):
+            return MeanVar.apply(x, axes, correction, keepdims)
+        return backend_of(x).mean_var(*cast_inputs(MeanVar.schema_v1, x), axes, correction, keepdims)
+    (x,) = cast_inputs(MeanVar.schema_v1, x)
+    array = _kernel_array(x)
+    axes = None if array is None else _axes(axis, array.ndim)
+    if axes is not None:
+        dtype = _result_dtype(array, None, None)
+        pair, nonfinite = reduce(array, axes, keepdims, dtype, True, True, correction)
+        if pair is not None:
+            if nonfinite:
+                _warn_nonfinite("var", array, axis, correction, pair[1])
+            return pair
+    return (
+        _NUMPY["mean"](x, axis, **_given(x, keepdims=keepdims)),
+        _NUMPY["var"](x, axis, ddof=correction, **_given(x, keepdims=keepdims)),
+    )
+
+
+def _is_traced(x: Any) -> bool:
+    """Whether `x` is a Tensor or an MLX array: neither is for NumPy."""
+    if isinstance(x, Tensor):
+        return True
+    return type(x).__module__ == "mlx.core"
+
+
+def _differentiable(name, x, dtype, out, where):
+    """Refuse what has no gradient, and convert."""
+    refuse(name, out=out, where=None if where is True or where is np._NoValue else where)
+    return (x if dtype is None else x.astype(dtype),)
+
+
+def _given(x: Any, **options: Any) -> dict:
+    """Return the options that differ from NumPy's defaults: subclasses may not know the others."""
+    defaults = {"keepdims": False, "where": True, "mean": None, "correction": None}
+    return {k: v for k, v in options.items() if v is not defaults[k]}
+
+
+bind(_general_mean, _general_var, _general_std, _general_mean_var, _warn_nonfinite)

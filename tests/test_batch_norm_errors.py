@@ -1,0 +1,123 @@
+"""`F.batch_norm` on bad input: the error names what is wrong, and nothing has changed."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import lucid
+import lucid.nn.functional as F
+
+
+def call(**changes):
+    """Call with good arguments but for `changes`; all must be as before, also if it raises."""
+    arguments = {
+        "input": np.arange(24.0).reshape(8, 3),
+        "running_mean": np.zeros(3),
+        "running_var": np.ones(3),
+        "weight": np.ones(3),
+        "bias": np.zeros(3),
+        "training": True,
+    } | changes
+    before = copy.deepcopy(arguments)
+    try:
+        F.batch_norm(**arguments)
+    finally:
+        for name, value in arguments.items():
+            np.testing.assert_array_equal(value, before[name], err_msg=name)
+
+
+def frozen(value):
+    value.flags.writeable = False
+    return value
+
+
+BAD = {
+    "rank 1": ({"input": np.ones(3)}, ValueError, r"input must have 2 to 5 axes.* got .*\(3,\)"),
+    "rank 0": ({"input": np.float64(1)}, ValueError, "input must have 2 to 5 axes"),
+    "rank 6": ({"input": np.ones((2, 3, 1, 1, 1, 1))}, ValueError, "input must have 2 to 5 axes"),
+    "one value": (
+        {"input": np.ones((1, 3))},
+        ValueError,
+        r"more than one value per channel.* got .*\(1, 3\)",
+    ),
+    "one value, spatial": ({"input": np.ones((1, 3, 1, 1))}, ValueError, "more than one value"),
+    "weight shape": (
+        {"weight": np.ones(4)},
+        ValueError,
+        r"weight must have shape \(3,\) to match axis 1 of input, got \(4,\)",
+    ),
+    "weight scalar": ({"weight": np.float64(1)}, ValueError, r"weight must have shape \(3,\)"),
+    "bias rank": ({"bias": np.ones((3, 1))}, ValueError, r"bias must .* got \(3, 1\)"),
+    "mean shape": ({"running_mean": np.ones(2)}, ValueError, r"running_mean must .* got \(2,\)"),
+    "var shape": ({"running_var": np.ones(5)}, ValueError, r"running_var must .* got \(5,\)"),
+    "read-only mean": (
+        {"running_mean": frozen(np.zeros(3))},
+        ValueError,
+        "running_mean must be writable",
+    ),
+    "read-only var": (
+        {"running_var": frozen(np.ones(3))},
+        ValueError,
+        "running_var must be writable",
+    ),
+    "mean only": ({"running_var": None}, ValueError, "running_mean and running_var"),
+    "var only": ({"running_mean": None}, ValueError, "running_mean and running_var"),
+    "integer mean": (
+        {"running_mean": np.zeros(3, int)},
+        TypeError,
+        "running_mean must have a floating dtype, got int64",
+    ),
+    "list mean": ({"running_mean": [0.0, 0, 0]}, TypeError, "running_mean must be an array"),
+    "complex weight": ({"weight": np.ones(3, complex)}, TypeError, "weight .*complex128"),
+    "text bias": ({"bias": np.array(list("abc"))}, TypeError, "bias .*<U1"),
+    "complex input": ({"input": np.ones((8, 3), complex)}, TypeError, "input .*complex128"),
+    "text input": ({"input": np.full((8, 3), "a")}, TypeError, "input .*<U1"),
+    "object input": ({"input": np.full((8, 3), None)}, TypeError, "input .*object"),
+    "momentum None": ({"momentum": None}, ValueError, "momentum must be a finite .* got None"),
+    "momentum nan": ({"momentum": np.nan}, ValueError, "momentum must be a finite .* got nan"),
+    "momentum inf": ({"momentum": -np.inf}, ValueError, "momentum must be a finite .* got -inf"),
+    "momentum text": ({"momentum": "0.1"}, TypeError, "momentum must be a finite .* got '0.1'"),
+    "eps negative": ({"eps": -1e-5}, ValueError, "eps must be .* got -1e-05"),
+    "eps nan": ({"eps": np.nan}, ValueError, "eps must be .* got nan"),
+    "eps inf": ({"eps": np.inf}, ValueError, "eps must be .* got inf"),
+    "eps None": ({"eps": None}, TypeError, "eps must be .* got None"),
+    "axis 2": ({"channel_axis": 2}, np.exceptions.AxisError, "channel_axis.* 2 is out of bounds"),
+    "axis -3": ({"channel_axis": -3}, np.exceptions.AxisError, "-3 is out of bounds"),
+    "axis real": ({"channel_axis": 1.0}, TypeError, "channel_axis must be an integer, got 1.0"),
+    "no buffers": (
+        {"training": False, "running_mean": None, "running_var": None},
+        ValueError,
+        "running_mean and running_var",
+    ),
+    "eval, mean shape": (
+        {"training": False, "running_mean": np.ones(2)},
+        ValueError,
+        r"running_mean must .* got \(2,\)",
+    ),
+    "eval, eps": ({"training": False, "eps": -1.0}, ValueError, "eps must be .* got -1.0"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_error(name):
+    changes, error, match = BAD[name]
+    with pytest.raises(error, match=f"^batch_norm: .*{match}"):
+        call(**changes)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_error_with_tensors_leaves_no_graph(name):
+    changes, error, match = BAD[name]
+    x = changes.get("input", np.arange(24.0).reshape(8, 3))
+    if np.asarray(x).dtype.kind not in "f":
+        pytest.skip("no Tensor of such a dtype requires grad")
+    x = lucid.tensor(x, requires_grad=True)
+    with pytest.raises(error, match=f"^batch_norm: .*{match}"):
+        call(**changes | {"input": x})
+    assert x.grad_fn is None
+    assert x.is_leaf
+
+
+def test_read_only_buffers_are_read_in_evaluation():
+    call(training=False, running_mean=frozen(np.zeros(3)), running_var=frozen(np.ones(3)))
