@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ._tensor import dtype_name
-from .autograd.function import AmpPolicy, Mode, ModeSwitch, cast_inputs
+from .autograd.mode import Mode, ModeSwitch
+from .autograd.schema import AmpPolicy, cast_inputs
 
 __all__ = ["AmpPolicy", "autocast", "cast_inputs"]
 
@@ -34,6 +35,7 @@ class autocast(ModeSwitch):
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.tensor([1.0, 2.0], dtype="float16")
     >>> with lucid.autocast("float16"):
     ...     print(x.sum().dtype, (x * x).dtype)

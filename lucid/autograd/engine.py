@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from .._tensor import Tensor, as_tensor, constant, dtype_name
-from .function import Context, Mode, Output, _mode, already_freed
+from .function import Context, Output, already_freed
+from .mode import Mode, _mode
 
 _PLAIN = Mode(record=False)
 _RECORDED = Mode(record=True)
@@ -60,6 +61,7 @@ def grad(
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
     >>> (g,) = lucid.grad((x**3).sum(), x, create_graph=True)
     >>> g
@@ -116,6 +118,7 @@ def backward(
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
     >>> (x**2).sum().backward()
     >>> x.grad

@@ -1,4 +1,4 @@
-"""Functions, their nodes and the grad mode: the only code that builds the graph.
+"""Functions and their nodes: the only code that builds the graph.
 
 `Function.apply` runs `forward` on raw arrays. If a gradient may be asked for, the `Context` that
 `forward` was given becomes the node of the graph: the result refers to it, and it refers, through
@@ -8,190 +8,19 @@ inputs, so that a graph is freed as soon as its last result is.
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import itertools
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
 
-from .._tensor import Tensor, constant, dtype_name, is_floating, share_version, to_array
+from .._tensor import Tensor, constant, is_floating, share_version, to_array
+from .mode import _mode, no_grad
+from .schema import AmpPolicy, OpSchema, cast_inputs
 
-_HALF = frozenset({"float16", "bfloat16"})
-
-
-class AmpPolicy(enum.Enum):
-    """What a Function does with its floating inputs inside `lucid.autocast`."""
-
-    KEEP_INPUT = "keep_input"
-    PROMOTE = "promote"
-    FORCE_FP32 = "force_fp32"
-
-
-@dataclass(frozen=True, slots=True)
-class OpSchema:
-    """The name and the contract of a Function, read by `Function.apply`.
-
-    Parameters
-    ----------
-    name : str
-        The operation's public name.
-    version : int
-        Raised when its meaning changes.
-    amp_policy : AmpPolicy
-        How `lucid.autocast` treats its inputs.
-    produces_grad : bool
-        False for operations whose result is a constant, such as comparisons.
-    """
-
-    name: str
-    version: int = 1
-    amp_policy: AmpPolicy = AmpPolicy.KEEP_INPUT
-    produces_grad: bool = True
-
-
-class Mode(NamedTuple):
-    """Whether operations are recorded, and the dtype name that autocast computes in."""
-
-    record: bool = True
-    autocast: str | None = None
-
-
-# One variable for both, since every operation reads them; a ContextVar is per thread and per task.
-_DEFAULT = Mode()
-_mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
-
-
-def cast_inputs(schema: OpSchema, *args: Any) -> tuple:
-    """Cast floating Tensors and arrays among `args` as the schema says inside autocast.
-
-    On the CPU a half type is storage only: PROMOTE computes in float32 there. float64, integers
-    and everything that is not an array are left alone, and so is everything outside autocast.
-    """
-    target = _mode.get().autocast
-    if target is None or schema.amp_policy is AmpPolicy.KEEP_INPUT:
-        return args
-    return tuple(_cast(a, target, schema.amp_policy) for a in args)
-
-
-def _cast(a: Any, target: str, policy: AmpPolicy) -> Any:
-    data = a.data if isinstance(a, Tensor) else a
-    name = dtype_name(getattr(data, "dtype", None))
-    if name not in _HALF and name != "float32":
-        return a
-    on_cpu = isinstance(data, (np.ndarray, np.generic))
-    wanted = "float32" if on_cpu or policy is AmpPolicy.FORCE_FP32 else target
-    return a if name == wanted else a.astype(wanted)
-
-
-class ModeSwitch:
-    """A context manager and decorator that changes the mode and puts it back."""
-
-    def __init__(self):
-        self._previous = []
-
-    def _changed(self, mode: Mode) -> Mode:
-        raise NotImplementedError
-
-    def __enter__(self):
-        previous = _mode.get()
-        self._previous.append(previous)
-        _mode.set(self._changed(previous))
-
-    def __exit__(self, *exc_info):
-        _mode.set(self._previous.pop())
-
-    def __call__(self, func):
-        """Decorate a function, generator function or coroutine function."""
-        if inspect.isasyncgenfunction(func):
-            raise TypeError(f"{type(self).__name__}: can't decorate an async generator function")
-        if inspect.iscoroutinefunction(func):
-
-            async def wrapper(*args, **kwargs):
-                with self._copy():
-                    return await func(*args, **kwargs)
-        elif inspect.isgeneratorfunction(func):
-
-            def wrapper(*args, **kwargs):
-                return self._drive(func(*args, **kwargs))
-        else:
-
-            def wrapper(*args, **kwargs):
-                with self._copy():
-                    return func(*args, **kwargs)
-
-        return functools.wraps(func)(wrapper)
-
-    def _copy(self):
-        # Calls may overlap (threads, tasks, recursion), hence a switch of its own for each.
-        switch = type(self).__new__(type(self))
-        switch.__dict__.update(self.__dict__, _previous=[])
-        return switch
-
-    def _drive(self, generator):
-        # The mode holds while the generator's body runs and is put back at each yield.
-        switch, resume, value = self._copy(), generator.send, None
-        while True:
-            try:
-                with switch:
-                    result = resume(value)
-            except StopIteration as stop:
-                return stop.value
-            try:
-                value, resume = (yield result), generator.send
-            except GeneratorExit:
-                with switch:
-                    generator.close()
-                raise
-            except BaseException as error:
-                value, resume = error, generator.throw
-
-
-class no_grad(ModeSwitch):
-    """Switch recording off: a context manager and decorator.
-
-    The mode belongs to the current thread and async task.
-
-    Examples
-    --------
-    >>> x = lucid.tensor([1.0], requires_grad=True)
-    >>> with lucid.no_grad():
-    ...     y = x * 2
-    >>> y.requires_grad
-    False
-    """
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=False)
-
-
-class enable_grad(ModeSwitch):
-    """Switch recording on, inside `no_grad`: a context manager and decorator.
-
-    Examples
-    --------
-    >>> with lucid.no_grad(), lucid.enable_grad():
-    ...     lucid.is_grad_enabled()
-    True
-    """
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=True)
-
-
-def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread and task.
-
-    Examples
-    --------
-    >>> lucid.is_grad_enabled()
-    True
-    """
-    return _mode.get().record
+__all__ = ["AmpPolicy", "Context", "Function", "OpSchema", "cast_inputs", "once_differentiable"]
 
 
 class Context:
@@ -474,6 +303,8 @@ class Function:
     A convolution by FFT. Its gradients are correlations, that is convolutions again, therefore
     it can be differentiated any number of times.
 
+    >>> import numpy as np
+    >>> import lucid
     >>> from scipy.signal import fftconvolve
     >>> class Convolve(lucid.autograd.Function):
     ...     @staticmethod
@@ -623,6 +454,8 @@ def once_differentiable(backward):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> from scipy.special import gammaln, psi
     >>> class LogGamma(lucid.autograd.Function):
     ...     @staticmethod

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._tensor import Tensor, constant
 from .engine import grad
-from .function import enable_grad
+from .mode import enable_grad
 
 
 def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
@@ -31,6 +31,8 @@ def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callabl
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> from scipy.optimize import minimize
     >>> def rosenbrock(x):
     ...     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
@@ -68,6 +70,8 @@ def hvp(fun: Callable) -> Callable:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> lucid.hvp(lambda x: (x**3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
     array([  6., 120.])
     """

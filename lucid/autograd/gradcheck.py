@@ -14,7 +14,7 @@ import numpy as np
 
 from .._tensor import Tensor, constant
 from .engine import grad
-from .function import enable_grad
+from .mode import enable_grad
 
 _STENCIL = ((-2, 1 / 12), (-1, -8 / 12), (1, 8 / 12), (2, -1 / 12))
 
@@ -62,6 +62,8 @@ def gradcheck(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> x = lucid.tensor([0.5, 1.0, 2.0], requires_grad=True)
     >>> lucid.autograd.gradcheck(np.exp, x)
     True
@@ -113,6 +115,8 @@ def gradgradcheck(fun: Callable, inputs: Tensor | Sequence[Any], **options: Any)
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> x = lucid.tensor([0.5, 1.0, 2.0], requires_grad=True)
     >>> lucid.autograd.gradgradcheck(np.exp, x)
     True
