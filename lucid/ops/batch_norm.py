@@ -1,5 +1,8 @@
 """Batch normalization with gradients of first and second order.
 
+The public function is that of `lucid._kernels.batch_norm`, which calls the one here for everything
+but plain arguments.
+
 Each order is one call to the backend, whose kernels hold the per-channel algebra; this file holds
 what every backend shares: the checks, the graph, and what the graph keeps. That is x itself, never
 a normalized copy, and private copies of the numbers per channel, so that an optimizer may write to
@@ -15,15 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
+from lucid._kernels.batch_norm import batch_norm, bind
 from lucid._tensor import Tensor, constant, is_floating, share_version, to_array
-from lucid.autograd.function import AmpPolicy, Function, OpSchema, cast_inputs
+from lucid.autograd import AmpPolicy, Function, OpSchema
+from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd", "batch_norm"]
 
 _VECTORS = ("weight", "bias", "running_mean", "running_var")
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def batch_norm(
+def _general_batch_norm(
     input,
     running_mean,
     running_var,
@@ -359,3 +366,6 @@ BatchNorm1d = _of_rank("1d", "batch_norm1d")
 BatchNorm2d = _of_rank("2d", "batch_norm")
 BatchNorm3d = _of_rank("3d", "batch_norm3d")
 _BY_RANK = {2: BatchNorm1d, 3: BatchNorm1d, 4: BatchNorm2d, 5: BatchNorm3d}
+
+batch_norm.__doc__ = _general_batch_norm.__doc__
+bind(_general_batch_norm)
