@@ -86,7 +86,7 @@ def test_freed_graph_is_named():
     x = leaf(2.0)
     y = (x * x).sum()
     y.backward()
-    with pytest.raises(RuntimeError, match="SumBackward: .*retain_graph=True"):
+    with pytest.raises(RuntimeError, match=r"SumBackward: .*retain_graph=True"):
         y.backward()
     with pytest.raises(RuntimeError, match="retain_graph=True"):
         lucid.grad(y, x)
@@ -98,7 +98,7 @@ def test_shared_part_freed_by_one_of_two_losses():
     x = leaf(2.0)
     shared = x * x
     (shared * 2).sum().backward()
-    with pytest.raises(RuntimeError, match="MultiplyBackward: .*retain_graph"):
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*retain_graph"):
         lucid.grad((shared * 3).sum(), x)
     (g,) = lucid.grad((shared * 3).sum(), shared)  # does not need what was freed
     np.testing.assert_array_equal(g.data, [3.0])
@@ -203,7 +203,11 @@ def test_unused_input():
         (lambda x: (x * x).backward(np.ones(3)), ValueError, r"shape \(2,\) of its output, got"),
         (lambda x: x.detach().backward(np.ones(2)), RuntimeError, "must require grad"),
         (lambda x: lucid.grad(x * 2, x.detach(), np.ones(2)), RuntimeError, r"inputs\[0\] must"),
-        (lambda x: lucid.grad(x * 2, [np.ones(2)], np.ones(2)), TypeError, r"inputs\[0\] must be a"),
+        (
+            lambda x: lucid.grad(x * 2, [np.ones(2)], np.ones(2)),
+            TypeError,
+            r"inputs\[0\] must be a",
+        ),
         (lambda x: lucid.grad([1.0], x), TypeError, "outputs must be Tensors, got float"),
         (lambda x: lucid.grad((x, x), x, [np.ones(2)]), ValueError, "one entry for each of 2"),
     ],
@@ -262,7 +266,7 @@ def test_copy_after_save_is_noticed():
     x = leaf(1.0, 2.0)
     y = x * x
     x.copy_([5.0, 6.0])
-    with pytest.raises(RuntimeError, match="MultiplyBackward: .*changed since by copy_"):
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*changed since by copy_"):
         y.sum().backward()
 
 

@@ -155,7 +155,7 @@ def test_once_differentiable():
     (g,) = lucid.grad(Cube.apply(x).sum(), x, create_graph=True)
     assert g.item() == 12.0
     assert g.requires_grad
-    with pytest.raises(NotImplementedError, match="Cube.backward is marked once_differentiable"):
+    with pytest.raises(NotImplementedError, match=r"Cube.backward is marked once_differentiable"):
         lucid.grad(g.sum(), x)
 
 
@@ -277,7 +277,7 @@ def test_forgotten_backward_and_result():
         def forward(ctx, x):
             return x * 1
 
-    with pytest.raises(NotImplementedError, match="NoBackwardBackward: .* no backward"):
+    with pytest.raises(NotImplementedError, match=r"NoBackwardBackward: .* no backward"):
         NoBackward.apply(leaf(1.0)).sum().backward()
 
     class NoResult(Function):
@@ -285,7 +285,7 @@ def test_forgotten_backward_and_result():
         def forward(ctx, x):
             x + 1
 
-    with pytest.raises(TypeError, match="NoResult.forward: must return arrays, got NoneType"):
+    with pytest.raises(TypeError, match=r"NoResult.forward: must return arrays, got NoneType"):
         NoResult.apply(leaf(1.0))
 
 
