@@ -119,7 +119,7 @@ def takes(cnp.dtype dtype):
     if type_of(dtype.num) >= 0:
         return True
     module = sys.modules.get("ml_dtypes")
-    if module is None or dtype.type is not module.bfloat16:
+    if module is None or (<object>dtype).type is not module.bfloat16:
         return False
     _bfloat16 = dtype.num
     return True

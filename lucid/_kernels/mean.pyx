@@ -6,7 +6,7 @@ which checks, explains, converts, and knows Tensors.
 """
 cimport cython
 cimport numpy as cnp
-from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
 
 from lucid._kernels cimport _vec
@@ -96,6 +96,7 @@ cdef object _new(cnp.ndarray x, int nd, cnp.npy_intp *dims, cnp.npy_intp *like, 
     if nd < 2 or cnp.PyArray_IS_C_CONTIGUOUS(x):
         return PyArray_EMPTY(nd, dims, type_num, 0)
     descr = PyArray_DescrFromType(type_num)
+    Py_INCREF(descr)  # PyArray_NewFromDescr takes this reference
     _vec.keep_order(nd, dims, like, cnp.PyDataType_ELSIZE(descr), strides)
     return PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
 

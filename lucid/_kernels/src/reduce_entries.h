@@ -133,12 +133,13 @@ static void NAME(sum_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
     }
 }
 
-/* Chan, Golub and LeVeque (1979): merge a block of `n` values with mean `mean` and sum of squared
- * deviations `m2` into output k. */
-INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double mean, double m2) {
+/* Chan, Golub and LeVeque (1979): merge a block of `n` values with mean c + rest and sum of squared
+ * deviations `m2` into output k. The two terms stay apart: their sum would be rounded to c's
+ * spacing. */
+INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double c, double rest, double m2) {
     double before = o.count[k];
-    if (before == 0) o.shift[k] = mean;
-    double delta = (mean - o.shift[k]) - o.mean[k], total = before + n;
+    if (before == 0) o.shift[k] = c;
+    double delta = (c - o.shift[k]) + (rest - o.mean[k]), total = before + n;
     o.mean[k] += delta * (n / total);
     o.m2[k] += m2 + delta * delta * (before * n / total);
     o.count[k] = total;
@@ -198,7 +199,7 @@ static void NAME(moments_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_
         NAME(block_deviations)(x, n, c, &t, &q);
         out.sums.lo[k] += l;
         TWO_SUM(out.sums.hi[k], out.sums.lo[k], h);
-        NAME(merge)(out, k, count, c + t / count, COMPENSATED ? q - t * (t / count) : q);
+        NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
     }
 }
 
@@ -225,11 +226,11 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
             TWO_SUM(sh, sl, h);
             vd_store(out.sums.hi + k, sh);
             vd_store(out.sums.lo + k, sl);
-            vd mean = c + t / vd_set(count);
-            if (COMPENSATED) q -= t * (t / vd_set(count));
+            vd rest = t / vd_set(count);
+            if (COMPENSATED) q -= t * rest;
             double before = out.count[k], total = before + count;
-            vd shift = before == 0 ? mean : vd_load(out.shift + k), m = vd_load(out.mean + k);
-            vd delta = (mean - shift) - m;
+            vd shift = before == 0 ? c : vd_load(out.shift + k), m = vd_load(out.mean + k);
+            vd delta = (c - shift) + (rest - m);
             vd_store(out.shift + k, shift);
             vd_store(out.mean + k, m + delta * vd_set(count / total));
             vd_store(out.m2 + k,
@@ -246,7 +247,7 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
             out.sums.lo[k] += lo[k];
             TWO_SUM(out.sums.hi[k], out.sums.lo[k], hi[k]);
             if (!COMPENSATED) t = 0;
-            NAME(merge)(out, k, count, c + t / count, COMPENSATED ? q - t * (t / count) : q);
+            NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
         }
     }
 }
