@@ -21,10 +21,11 @@ def positive(*shape):
 
 # name: (function, arguments, the same in PyTorch's namespace or None if it is the same expression)
 UNARY = {
-    "negative positive exp exp2 expm1 square abs sin cos sinh cosh tanh arctan sign floor ceil "
+    "negative positive exp exp2 expm1 square abs sin cos tan sinh cosh tanh arctan sign floor ceil "
     "trunc rint": normal,
     "log log2 log10 log1p sqrt reciprocal": positive,
 }
+BINARY = "add subtract multiply divide power maximum minimum remainder float_power"
 SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
 PAIRS = [((3,), (3,)), ((2, 3), (3,)), ((), (2, 3)), ((2, 1), (1, 3)), ((2, 0), (2, 1)), ((), ())]
 
@@ -35,7 +36,7 @@ elementwise = [
     for shape in SHAPES
 ] + [
     pytest.param(getattr(np, name), [positive(*a), positive(*b)], id=f"{name}-{a}-{b}")
-    for name in "add subtract multiply divide power maximum minimum remainder float_power".split()
+    for name in BINARY.split()
     for a, b in PAIRS
 ]
 
@@ -159,3 +160,38 @@ def test_derivatives(fun, arrays):
         assert y.shape == np.shape(e)
     assert gradcheck(fun, inputs)
     assert gradgradcheck(fun, inputs)
+
+
+def nodes_behind(results):
+    """Return the Functions that computed the results."""
+    found, stack = set(), [t.grad_fn for t in results]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, lucid.autograd.Context) and node not in found:
+            found.add(node)
+            stack += [n for n, _ in node.next_functions]
+    return {node.function for node in found}
+
+
+def test_every_rule_is_in_the_table_above():
+    tested = set()
+    for fun, arrays in (p.values for p in elementwise + others):
+        inputs = [lucid.tensor(a, requires_grad=True) for a in arrays]
+        result = fun(*inputs)
+        result = [result] if isinstance(result, lucid.Tensor) else result
+        gradients = lucid.grad(
+            result, inputs, [lucid.tensor(r, requires_grad=True) for r in result], create_graph=True
+        )
+        tested |= nodes_behind([*result, *gradients])
+    rules, pending = set(), [lucid.autograd.Function]
+    while pending:
+        children = pending.pop().__subclasses__()
+        pending += children
+        rules |= {
+            rule
+            for rule in children
+            if rule.__module__.startswith("lucid.ops.")
+            and not rule.__module__.endswith((".mean", ".batch_norm"))
+        }
+    assert rules - tested == set()
+    assert len(rules) > 50

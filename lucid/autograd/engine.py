@@ -306,7 +306,7 @@ def _on_the_way(node, grads, targets, wanted, found):
         )
     elif node in targets:
         found[node] = grads
-    return node.edges is None or _leads_on(node, wanted)
+    return node.edges is not None and _leads_on(node, wanted)
 
 
 def _leading_to(targets, roots):
