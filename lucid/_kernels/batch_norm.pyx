@@ -6,6 +6,7 @@
 """
 cimport cython
 cimport numpy as cnp
+from cpython.ref cimport Py_INCREF
 from libc.math cimport isfinite
 from libc.stddef cimport ptrdiff_t
 
@@ -42,7 +43,7 @@ def bind(general):
 
 cdef inline int _type(cnp.ndarray x) except -1:
     cdef int kind = _vec.type_of(cnp.PyArray_TYPE(x))
-    if kind < 0 and _provider.is_bfloat16(x.dtype):
+    if kind < 0 and _provider.takes(x.dtype):
         kind = _vec.type_of(cnp.PyArray_TYPE(x))
     if not 0 <= kind <= _vec.LUCID_BFLOAT16:
         raise TypeError(f"batch_norm: no kernel takes {x.dtype}")
@@ -82,6 +83,7 @@ cdef inline cnp.ndarray _like(cnp.ndarray x):
     descr = PyArray_DescrFromType(cnp.PyArray_TYPE(x))
     _vec.keep_order(nd, cnp.PyArray_DIMS(x), cnp.PyArray_STRIDES(x), cnp.PyDataType_ELSIZE(descr),
                     strides)
+    Py_INCREF(descr)  # stolen
     return PyArray_NewFromDescr(cnp.ndarray, descr, nd, cnp.PyArray_DIMS(x), strides, NULL, 0, None)
 
 

@@ -49,13 +49,14 @@ static double representable(const job *j, double mean) {
     return j->walk.size == 4 ? (double)(float)mean : mean;
 }
 
-/* y = (x - m) a + b, where b makes good that m is only nearly the mean. */
-static void forward_affine(const job *j, size_t c, double *q) {
+/* y = (x - m) a + b, where b makes good that m is only nearly the mean, mean + rest. */
+static void forward_affine(const job *j, size_t c, double rest, double *q) {
     double m = representable(j, j->mean[c]), a = j->weight[c] * j->rstd[c];
+    double off = (m - j->mean[c]) - rest;
     q[0] = m;
     q[1] = a;
     q[2] = j->bias[c];
-    if (isfinite(a) && m != j->mean[c]) q[2] += (m - j->mean[c]) * a;
+    if (isfinite(a) && off != 0) q[2] += off * a;
 }
 
 static int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
@@ -63,7 +64,7 @@ static int solve_forward(const job *j, size_t c, const double *s, double shift, 
     const double m = (double)j->walk.count, tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
     double d = s[0] / m, var = s[1] / m - d * d;
     /* Far from the shift digits cancel, far from 1 squares leave the type's range. */
-    if (!last && (!(d * d <= 16 * var) || (var < tiny && s[1] != 0) || !isfinite(var))) return 1;
+    if (!last && (!(d * d <= 16 * var) || (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) || !isfinite(var))) return 1;
     if (var < 0) var = 0;
     j->mean[c] = shift + d;
     j->rstd[c] = 1 / sqrt(var + j->eps);
@@ -71,7 +72,7 @@ static int solve_forward(const job *j, size_t c, const double *s, double shift, 
         j->running_mean[c] += j->momentum * (j->mean[c] - j->running_mean[c]);
     if (j->running_var)
         j->running_var[c] += j->momentum * (var * (m / (m - 1)) - j->running_var[c]);
-    forward_affine(j, c, q);
+    forward_affine(j, c, d - (j->mean[c] - shift), q);
     return 0;
 }
 
@@ -80,7 +81,7 @@ static int solve_inference(const job *j, size_t c, const double *s, double shift
     (void)s, (void)shift, (void)last;
     j->mean[c] = j->running_mean[c];
     j->rstd[c] = 1 / sqrt(j->running_var[c] + j->eps);
-    forward_affine(j, c, q);
+    forward_affine(j, c, 0, q);
     return 0;
 }
 

@@ -16,13 +16,18 @@ static size_t least(size_t a, size_t b) {
 
 /* ---- Plan ---- */
 
+/* `turned`: the plan walks the channels backwards. */
 static void set_operand(lucid_walk *w, int k, const lucid_array *a, const lucid_plan *p, int channel,
-                        int inner) {
+                        int inner, int turned) {
     lucid_operand *o = &w->operand[k];
     o->base = a->data + p->offset[k];
     o->type = a->type;
     o->swap = a->swap;
     o->channel = channel < 0 ? 0 : p->stride[k][channel];
+    if (turned) {
+        o->base += (ptrdiff_t)(w->channels - 1) * o->channel;
+        o->channel = -o->channel;
+    }
     o->inner = inner < 0 ? 0 : p->stride[k][inner];
     int outers = 0;
     for (int i = 0; i < p->ndim; i++)
@@ -70,7 +75,7 @@ void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array 
     w->chunks = (w->length + w->chunk - 1) / w->chunk;
     w->pieces = outer * w->chunks;
     for (int k = 0; k < w->operands; k++)
-        set_operand(w, k, &operands[k], &plan, channel, inner);
+        set_operand(w, k, &operands[k], &plan, channel, inner, operands[0].strides[of->axis] < 0);
 }
 
 /* ---- One tile ---- */
