@@ -30,6 +30,24 @@ cdef extern from "layout.h" nogil:
 cdef extern from "reduce.h" nogil:
     int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *reduction)
 
+cdef extern from "batch_norm.h" nogil:
+    int lucid_batch_norm_forward(
+        const lucid_channels *of, lucid_array x, lucid_vector weight, lucid_vector bias,
+        lucid_vector running_mean, lucid_vector running_var, double momentum, double eps,
+        lucid_array y, double *mean, double *rstd)
+    int lucid_batch_norm_inference(
+        const lucid_channels *of, lucid_array x, lucid_vector weight, lucid_vector bias,
+        lucid_vector running_mean, lucid_vector running_var, double eps, lucid_array y,
+        double *mean, double *rstd)
+    int lucid_batch_norm_backward(
+        const lucid_channels *of, lucid_array dy, lucid_array x, lucid_vector weight,
+        lucid_vector mean, lucid_vector rstd, int training, lucid_array dx, lucid_vector dweight,
+        lucid_vector dbias)
+    int lucid_batch_norm_double_backward(
+        const lucid_channels *of, lucid_array v, lucid_vector w, lucid_vector u, lucid_array dy,
+        lucid_array x, lucid_vector weight, lucid_vector mean, lucid_vector rstd, int training,
+        lucid_array to_dy, lucid_array to_x, lucid_vector to_weight)
+
 cdef extern from "parallel.h" nogil:
     int lucid_num_threads()
     void lucid_set_num_threads(int n)
@@ -83,7 +101,8 @@ _provider = None
 _isa = None
 
 # Primitives of the table, for show_config.
-PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack")
+PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack",
+              "channel_sums", "channel_affine", "pack")
 
 
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
@@ -100,6 +119,41 @@ cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *li
 
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil:
     return lucid_reduce(_active, reduction)
+
+
+cdef int batch_norm_forward(lucid_channels *of, lucid_array x, lucid_vector weight,
+                            lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                            double momentum, double eps, lucid_array y, double *mean,
+                            double *rstd) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_forward(of, x, weight, bias, running_mean, running_var, momentum, eps,
+                                    y, mean, rstd)
+
+
+cdef int batch_norm_inference(lucid_channels *of, lucid_array x, lucid_vector weight,
+                              lucid_vector bias, lucid_vector running_mean,
+                              lucid_vector running_var, double eps, lucid_array y, double *mean,
+                              double *rstd) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_inference(of, x, weight, bias, running_mean, running_var, eps, y, mean,
+                                      rstd)
+
+
+cdef int batch_norm_backward(lucid_channels *of, lucid_array dy, lucid_array x, lucid_vector weight,
+                             lucid_vector mean, lucid_vector rstd, int training, lucid_array dx,
+                             lucid_vector dweight, lucid_vector dbias) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_backward(of, dy, x, weight, mean, rstd, training, dx, dweight, dbias)
+
+
+cdef int batch_norm_double_backward(lucid_channels *of, lucid_array v, lucid_vector w,
+                                    lucid_vector u, lucid_array dy, lucid_array x,
+                                    lucid_vector weight, lucid_vector mean, lucid_vector rstd,
+                                    int training, lucid_array to_dy, lucid_array to_x,
+                                    lucid_vector to_weight) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_double_backward(of, v, w, u, dy, x, weight, mean, rstd, training, to_dy,
+                                            to_x, to_weight)
 
 
 # NumPy's type number of ml_dtypes' bfloat16, once seen.
