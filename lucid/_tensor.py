@@ -16,7 +16,7 @@ _FLOATING_NAMES = frozenset({"float16", "bfloat16", "float32", "float64"})
 def dtype_name(dtype: Any) -> str:
     """Return the plain name of a NumPy or MLX dtype.
 
-    >>> dtype_name(np.dtype(np.float16))
+    >>> dtype_name(np.dtype("float16"))
     'float16'
     """
     return str(dtype).rpartition(".")[2]
@@ -51,6 +51,7 @@ class Tensor:
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.Tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad
@@ -228,9 +229,13 @@ def _rebuild(cls, data, edge, grad):
 
 def to_array(data: Any, copy: bool | None = None) -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
-    if type(data).__module__.startswith("mlx."):
-        return data[...] if copy else data
-    return np.array(data, copy=copy, order="K")
+    if isinstance(data, (np.ndarray, np.generic)) or not _is_mlx(data):
+        return np.array(data, copy=copy, order="K")
+    return data[...] if copy else data
+
+
+def _is_mlx(data: Any) -> bool:
+    return type(data).__module__.startswith("mlx.")
 
 
 def constant(array: Any) -> Tensor:
@@ -270,6 +275,7 @@ def tensor(
 
     Examples
     --------
+    >>> import lucid
     >>> lucid.tensor([1, 2], requires_grad=True, dtype="float32")
     tensor([1., 2.], dtype=float32, requires_grad=True)
     """
@@ -298,6 +304,8 @@ def as_tensor(data: Any) -> Tensor:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> a = np.zeros(2)
     >>> lucid.as_tensor(a).data is a
     True

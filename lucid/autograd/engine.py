@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, dtype_name, to_array
-from .function import Context, Mode, Output, _mode, already_freed
+from .._tensor import Tensor, as_tensor, constant, dtype_name
+from .function import Context, Output, already_freed
+from .mode import Mode, _mode
 
 _PLAIN = Mode(record=False)
 _RECORDED = Mode(record=True)
@@ -60,6 +61,7 @@ def grad(
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
     >>> (g,) = lucid.grad((x**3).sum(), x, create_graph=True)
     >>> g
@@ -84,14 +86,13 @@ def grad(
         if t._edge is None:
             raise RuntimeError(f"grad: inputs[{i}] must require grad, got a constant")
     keys = [_key(t) for t in inputs]
-    found = _walk(
-        "grad",
-        outputs,
-        grad_outputs,
+    found, _ = _walk(
+        [_root("grad", t) for t in outputs],
+        [_seed("grad", t, g) for t, g in zip(outputs, grad_outputs, strict=True)],
         create_graph if retain_graph is None else retain_graph,
         create_graph,
         frozenset(keys),
-    )[0]
+    )
     for i, k in enumerate(keys):
         if k not in found and not allow_unused:
             raise ValueError(
@@ -117,24 +118,31 @@ def backward(
 
     Examples
     --------
+    >>> import lucid
     >>> x = lucid.tensor([1.0, 2.0], requires_grad=True)
     >>> (x**2).sum().backward()
     >>> x.grad
     tensor([2., 4.])
     """
-    found, owned = _walk(
-        "backward", (self,), (gradient,), retain_graph or create_graph, create_graph, None
-    )
+    edge = _root("backward", self)
+    seed = _seed("backward", self, gradient)
+    found, owned = _walk((edge,), (seed,), retain_graph or create_graph, create_graph, None)
     for leaf, g in found.items():
         if leaf.grad is not None:
             leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
         elif leaf in owned:
             leaf.grad = g
+        elif create_graph:
+            leaf.grad = +g
         else:
-            leaf.grad = +g if create_graph else constant(to_array(g.data, copy=True))
+            leaf.grad = constant(_copy(g.data))
 
 
 Tensor.backward = backward
+
+
+def _copy(array):
+    return array.copy("K") if isinstance(array, np.ndarray) else array[...]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -145,53 +153,50 @@ def _key(tensor: Tensor) -> Any:
     return edge if edge.__class__ is Context else (edge.node, edge.index)
 
 
-def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
-    """Send gradients from the outputs to the targets, or to all leaves if these are None.
+def _walk(edges, grads, retain_graph, create_graph, targets):
+    """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
 
     Returns the gradients found and the set of those keys whose arrays nobody else holds.
     """
-    edges = [_root(operation, t) for t in outputs]
-    grads = [_seed(operation, t, g) for t, g in zip(outputs, seeds, strict=True)]
     wanted = None if targets is None else _leading_to(targets, edges)
     found, owned, waiting, queue = {}, set(), {}, []
     node, fresh = None, False
-    mode = _RECORDED if create_graph else _PLAIN
     previous = _mode.get()
-    if previous != mode:
-        _mode.set(mode)
+    _mode.set(_RECORDED if create_graph else _PLAIN)
     try:
         while True:
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None or g is None:
                     continue
                 kind = edge.__class__
-                if node is not None:
-                    _check(node, g, edge)
-                if wanted is not None and (edge.node if kind is Output else edge) not in wanted:
+                like = edge if kind is Context or kind is Output else edge.data
+                if (
+                    g.__class__ is not Tensor
+                    or g.data.shape != like.shape
+                    or g.data.dtype != like.dtype
+                ):
+                    _check(node, g, like)
+                if wanted is not None and _home(edge) not in wanted:
                     continue
+                store, slot, key = waiting, edge, edge
                 if kind is Context:
-                    if edge in waiting:
-                        _accumulate(waiting, edge, g, edge, owned, create_graph)
-                    else:
+                    if edge not in waiting:
                         waiting[edge] = g
                         heappush(queue, (-edge.seq, edge))
+                        continue
                 elif kind is Output:
-                    target, index = edge.node, edge.index
-                    slots = waiting.get(target)
-                    if slots is None:
-                        slots = waiting[target] = [None] * len(target.outputs)
-                        heappush(queue, (-target.seq, target))
-                    if slots[index] is None:
-                        slots[index] = g
-                    else:
-                        key = (target, index)
-                        _accumulate(slots, index, g, key, owned, create_graph)
-                elif edge in found:
-                    _accumulate(found, edge, g, edge, owned, create_graph)
+                    store, slot, key = _slots(edge.node, waiting, queue), edge.index, edge[:2]
+                    if store[slot] is None:
+                        store[slot] = g
+                        continue
                 else:
-                    found[edge] = g
-                    if fresh and g.data.base is None:
-                        owned.add(edge)
+                    store = found
+                    if edge not in found:
+                        found[edge] = g
+                        if fresh and g.data.base is None:
+                            owned.add(edge)
+                        continue
+                _accumulate(store, slot, g, key, owned, create_graph)
             if not queue:
                 return found, owned
             node = heappop(queue)[1]
@@ -199,19 +204,33 @@ def _walk(operation, outputs, seeds, retain_graph, create_graph, targets):
             if targets is not None and not _on_the_way(node, grads, targets, wanted, found):
                 edges = grads = ()
                 continue
-            grads = _differentiate(node, grads, wanted)
+            if edges is None:
+                raise RuntimeError(already_freed(node))
+            if wanted is None and grads.__class__ is not list:
+                grads = node.function.backward(node, grads)
+            else:
+                grads = _differentiate(node, grads, wanted)
+            if grads.__class__ is not tuple:
+                grads = tuple(grads) if grads.__class__ is list else (grads,)
+            if len(grads) != len(edges):
+                _miscounted(node, grads)
             fresh = node.function.fresh_grads
             if not retain_graph:
                 node.edges = node._saved = None
     finally:
-        if previous != mode:
-            _mode.set(previous)
+        _mode.set(previous)
+
+
+def _slots(node, waiting, queue):
+    """Return the gradients of a node with several outputs, as far as they have arrived."""
+    if node not in waiting:
+        waiting[node] = [None] * len(node.outputs)
+        heappush(queue, (-node.seq, node))
+    return waiting[node]
 
 
 def _differentiate(node, grads, wanted):
-    """Call the node's backward; `wanted` narrows what it is asked for."""
-    if node.edges is None:
-        raise RuntimeError(already_freed(node))
+    """Call the backward of a node with several outputs, or one of which not all is wanted."""
     function = node.function
     if grads.__class__ is not list:
         grads = (grads,)
@@ -223,25 +242,23 @@ def _differentiate(node, grads, wanted):
             for g, meta in zip(grads, node.outputs, strict=True)
         ]
     if wanted is None:
-        result = function.backward(node, *grads)
-    else:
-        needs = node.needs_input_grad
-        node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
-        try:
-            result = function.backward(node, *grads)
-        finally:
-            node.needs_input_grad = needs
-    if result.__class__ is not tuple:
-        result = tuple(result) if result.__class__ is list else (result,)
-    if len(result) != len(node.edges):
-        raise RuntimeError(
-            f"{function.__name__}.backward: must return {len(node.edges)} gradients, one for each "
-            f"argument of forward (None for constants), got {len(result)}"
-        )
-    return result
+        return function.backward(node, *grads)
+    needs = node.needs_input_grad
+    node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
+    try:
+        return function.backward(node, *grads)
+    finally:
+        node.needs_input_grad = needs
 
 
-def _check(node, g, edge):
+def _miscounted(node, grads):
+    raise RuntimeError(
+        f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
+        f"each argument of forward (None for constants), got {len(grads)}"
+    )
+
+
+def _check(node, g, like):
     name = node.function.__name__
     if not isinstance(g, Tensor):
         raise TypeError(
@@ -249,14 +266,14 @@ def _check(node, g, edge):
             "the Tensors it was given, or mark it with once_differentiable"
         )
     data = g.data
-    if data.shape != edge.shape:
+    if data.shape != like.shape:
         raise RuntimeError(
-            f"{name}.backward: gradient must have the shape {edge.shape} of its argument, "
+            f"{name}.backward: gradient must have the shape {like.shape} of its argument, "
             f"got {data.shape}"
         )
-    if data.dtype != edge.dtype:
+    if data.dtype != like.dtype:
         raise RuntimeError(
-            f"{name}.backward: gradient must have the dtype {dtype_name(edge.dtype)} of its "
+            f"{name}.backward: gradient must have the dtype {dtype_name(like.dtype)} of its "
             f"argument, got {dtype_name(data.dtype)}"
         )
 
@@ -289,13 +306,13 @@ def _on_the_way(node, grads, targets, wanted, found):
         )
     elif node in targets:
         found[node] = grads
-    return node.edges is None or any(_home(e) in wanted for e in node.edges)
+    return node.edges is not None and _leads_on(node, wanted)
 
 
 def _leading_to(targets, roots):
     """Return the nodes and leaves from which a target can be reached, targets included."""
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
-    seen, freed, stack = set(), None, [_home(r) for r in roots]
+    seen, nodes, freed, stack = set(), [], None, [_home(r) for r in roots]
     while stack:
         item = stack.pop()
         if item is not None and item not in seen:
@@ -304,14 +321,22 @@ def _leading_to(targets, roots):
                 if item.edges is None:
                     freed = item
                 else:
+                    nodes.append(item)
                     stack.extend(map(_home, item.edges))
     if freed is not None and not wanted <= seen:
         raise RuntimeError(already_freed(freed))
-    nodes = [n for n in seen if n.__class__ is Context and n.edges is not None]
-    for n in sorted(nodes, key=attrgetter("seq")):
-        if any(_home(e) in wanted for e in n.edges):
-            wanted.add(n)
+    nodes.sort(key=attrgetter("seq"))
+    for node in nodes:
+        if _leads_on(node, wanted):
+            wanted.add(node)
     return wanted
+
+
+def _leads_on(node, wanted):  # a loop: any() of a generator takes twice as long
+    for edge in node.edges:  # noqa: SIM110
+        if edge is not None and _home(edge) in wanted:
+            return True
+    return False
 
 
 def _root(operation, tensor):
@@ -342,9 +367,9 @@ def _seed(operation, tensor, gradient):
         ones = sys.modules[type(data).__module__].ones
         return constant(ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
-    if gradient.shape != data.shape:
+    if gradient.data.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "
             f"got {gradient.shape}"
         )
-    return gradient if gradient.dtype == data.dtype else gradient.astype(data.dtype)
+    return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)

@@ -1,4 +1,4 @@
-"""Functions, their nodes and the grad mode: the only code that builds the graph.
+"""Functions and their nodes: the only code that builds the graph.
 
 `Function.apply` runs `forward` on raw arrays. If a gradient may be asked for, the `Context` that
 `forward` was given becomes the node of the graph: the result refers to it, and it refers, through
@@ -8,189 +8,19 @@ inputs, so that a graph is freed as soon as its last result is.
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
 import itertools
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
-from .._tensor import Tensor, constant, dtype_name, is_floating, share_version, to_array
+from .._tensor import Tensor, constant, is_floating, share_version, to_array
+from .mode import _mode, no_grad
+from .schema import AmpPolicy, OpSchema, cast_inputs
 
-_HALF = frozenset({"float16", "bfloat16"})
-
-
-class AmpPolicy(enum.Enum):
-    """What a Function does with its floating inputs inside `lucid.autocast`."""
-
-    KEEP_INPUT = "keep_input"
-    PROMOTE = "promote"
-    FORCE_FP32 = "force_fp32"
-
-
-@dataclass(frozen=True, slots=True)
-class OpSchema:
-    """The name and the contract of a Function, read by `Function.apply`.
-
-    Parameters
-    ----------
-    name : str
-        The operation's public name.
-    version : int
-        Raised when its meaning changes.
-    amp_policy : AmpPolicy
-        How `lucid.autocast` treats its inputs.
-    produces_grad : bool
-        False for operations whose result is a constant, such as comparisons.
-    """
-
-    name: str
-    version: int = 1
-    amp_policy: AmpPolicy = AmpPolicy.KEEP_INPUT
-    produces_grad: bool = True
-
-
-class Mode(NamedTuple):
-    """Whether operations are recorded, and the dtype name that autocast computes in."""
-
-    record: bool = True
-    autocast: str | None = None
-
-
-# One variable for both, since every operation reads them; a ContextVar is per thread and per task.
-_DEFAULT = Mode()
-_mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
-
-
-def cast_inputs(schema: OpSchema, *args: Any) -> tuple:
-    """Cast floating Tensors and arrays among `args` as the schema says inside autocast.
-
-    On the CPU a half type is storage only: PROMOTE computes in float32 there. float64, integers
-    and everything that is not an array are left alone, and so is everything outside autocast.
-    """
-    target = _mode.get().autocast
-    if target is None or schema.amp_policy is AmpPolicy.KEEP_INPUT:
-        return args
-    return tuple(_cast(a, target, schema.amp_policy) for a in args)
-
-
-def _cast(a: Any, target: str, policy: AmpPolicy) -> Any:
-    data = a.data if isinstance(a, Tensor) else a
-    name = dtype_name(getattr(data, "dtype", None))
-    if name not in _HALF and name != "float32":
-        return a
-    on_cpu = isinstance(data, (np.ndarray, np.generic))
-    wanted = "float32" if on_cpu or policy is AmpPolicy.FORCE_FP32 else target
-    return a if name == wanted else a.astype(wanted)
-
-
-class _ModeSwitch:
-    """A context manager and decorator that changes the mode and puts it back."""
-
-    def __init__(self):
-        self._previous = []
-
-    def _changed(self, mode: Mode) -> Mode:
-        raise NotImplementedError
-
-    def __enter__(self):
-        previous = _mode.get()
-        self._previous.append(previous)
-        _mode.set(self._changed(previous))
-
-    def __exit__(self, *exc_info):
-        _mode.set(self._previous.pop())
-
-    def __call__(self, func):
-        """Decorate a function, generator function or coroutine function."""
-        if inspect.isasyncgenfunction(func):
-            raise TypeError(f"{type(self).__name__}: can't decorate an async generator function")
-        if inspect.iscoroutinefunction(func):
-
-            async def wrapper(*args, **kwargs):
-                with self._copy():
-                    return await func(*args, **kwargs)
-        elif inspect.isgeneratorfunction(func):
-
-            def wrapper(*args, **kwargs):
-                return self._drive(func(*args, **kwargs))
-        else:
-
-            def wrapper(*args, **kwargs):
-                with self._copy():
-                    return func(*args, **kwargs)
-
-        return functools.wraps(func)(wrapper)
-
-    def _copy(self):
-        # Calls may overlap (threads, tasks, recursion), hence a switch of its own for each.
-        switch = type(self).__new__(type(self))
-        switch.__dict__.update(self.__dict__, _previous=[])
-        return switch
-
-    def _drive(self, generator):
-        # The mode holds while the generator's body runs and is put back at each yield.
-        switch, resume, value = self._copy(), generator.send, None
-        while True:
-            try:
-                with switch:
-                    result = resume(value)
-            except StopIteration as stop:
-                return stop.value
-            try:
-                value, resume = (yield result), generator.send
-            except GeneratorExit:
-                with switch:
-                    generator.close()
-                raise
-            except BaseException as error:
-                value, resume = error, generator.throw
-
-
-class no_grad(_ModeSwitch):
-    """Switch recording off: a context manager and decorator.
-
-    The mode belongs to the current thread and async task.
-
-    Examples
-    --------
-    >>> x = lucid.tensor([1.0], requires_grad=True)
-    >>> with lucid.no_grad():
-    ...     y = x * 2
-    >>> y.requires_grad
-    False
-    """
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=False)
-
-
-class enable_grad(_ModeSwitch):
-    """Switch recording on, inside `no_grad`: a context manager and decorator.
-
-    Examples
-    --------
-    >>> with lucid.no_grad(), lucid.enable_grad():
-    ...     lucid.is_grad_enabled()
-    True
-    """
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=True)
-
-
-def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread and task.
-
-    Examples
-    --------
-    >>> lucid.is_grad_enabled()
-    True
-    """
-    return _mode.get().record
+__all__ = ["AmpPolicy", "Context", "Function", "OpSchema", "cast_inputs", "once_differentiable"]
 
 
 class Context:
@@ -204,6 +34,7 @@ class Context:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_constants",
         "_saved",
         "_version",
         "dtype",
@@ -251,7 +82,7 @@ class Context:
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
         """Say which of the arrays that `forward` returns are constants."""
-        self.__dict__["_constants"] = outputs
+        self._constants = outputs
 
     @property
     def saved_tensors(self) -> tuple:
@@ -277,25 +108,24 @@ class Context:
             )
         return tuple(tensors)
 
-    def _save(self, inputs: dict, arrays: list, results: list, outputs: list) -> None:
+    def _save(self, args: tuple, arrays: list, results: tuple, outputs: tuple) -> None:
         # Inputs are kept as the Tensors they were. An output is kept apart from its Tensor, which
         # refers to this node: a reference back would be a cycle.
         saved, version = [], 0
         for a in self._saved:
-            t = inputs.get(id(a))
-            if t is not None:
-                if t._version is not None:
-                    version += t._version[0]
-            elif (index := _find(a, results)) is not None:
-                t = _Saved(outputs[index].data, index)
-            elif a is None or isinstance(a, (int, float, Tensor)):
-                t = a  # a Python number must stay one to promote weakly
-            elif _find(a, arrays) is not None or not is_floating(getattr(a, "dtype", None)):
-                t = constant(to_array(a))
-            else:
-                t = _Saved(to_array(a), None)
-            saved.append(t)
-        self._saved, self._version = tuple(saved), version
+            if a is not None:
+                index = _find(a, arrays)
+                if index is None:
+                    a = _kept(a, results, outputs)
+                else:
+                    a = args[index]
+                    if isinstance(a, Tensor):
+                        if a._version is not None:
+                            version += a._version[0]
+                    elif not isinstance(a, (int, float)):  # a number must stay one: it is weak
+                        a = constant(to_array(a))
+            saved.append(a)
+        self._saved, self._version = saved, version
 
     def _restore(self, saved: _Saved) -> Tensor:
         t = constant(saved.array)
@@ -319,6 +149,16 @@ class _Saved(NamedTuple):
 
     array: Any
     index: int | None
+
+
+def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
+    index = _find(a, results)
+    if index is not None:
+        return _Saved(outputs[index].data, index)
+    if isinstance(a, (int, float, Tensor)):
+        return a
+    a = to_array(a)
+    return _Saved(a, None) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
@@ -346,7 +186,10 @@ def _next_function(edge):
 
 
 def _find(array: Any, among: list) -> int | None:
-    return next((i for i, a in enumerate(among) if a is array), None)
+    for i, a in enumerate(among):
+        if a is array:
+            return i
+    return None
 
 
 def already_freed(node: Context) -> str:
@@ -369,12 +212,13 @@ def _check_takes_ctx(cls: type, name: str) -> None:
 
 
 _count = itertools.count(1).__next__
+_new = Tensor.__new__
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
     """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
-    if array.__class__ is not np.ndarray:
+    if array.__class__ is not ndarray:
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
@@ -402,20 +246,34 @@ def _check_devices(operation: str, arrays: list) -> None:
         raise TypeError(f"{operation}: arguments must be on one device, got {names}; use to()")
 
 
-def _record_several(ctx, edges, inputs, arrays, results, outputs) -> None:
-    constants = ctx.__dict__.pop("_constants", ())
-    ctx.edges = edges
-    ctx.seq = _count()
-    ctx.shape = ctx.dtype = None
-    ctx.outputs = [
-        None
-        if _find(r, constants) is not None or not _carries_gradient(ctx.function, y.dtype)
-        else (y.shape, y.dtype)
-        for r, y in zip(results, outputs, strict=True)
-    ]
-    ctx._save(inputs, arrays, results, outputs)
-    for i, y in enumerate(outputs):
-        y._edge = ctx._output(i)
+def _tell_apart(args: tuple, arrays: list) -> None:
+    """Give distinct Tensors distinct arrays: x and x.detach() share one."""
+    if len(set(map(id, arrays))) == len(arrays):
+        return
+    seen = {}
+    for i, a in enumerate(args):
+        if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
+            arrays[i] = arrays[i][...]
+
+
+def _finish_several(ctx, results, args, arrays, edges) -> tuple:
+    """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
+    cls = ctx.function
+    outputs = tuple([_wrap(cls, r, args) for r in results])
+    if edges is not None:
+        ctx.edges = edges
+        ctx.seq = _count()
+        ctx.shape = ctx.dtype = None
+        ctx.outputs = [
+            None
+            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.dtype)
+            else (y.shape, y.dtype)
+            for r, y in zip(results, outputs, strict=True)
+        ]
+        ctx._save(args, arrays, results, outputs)
+        for i, y in enumerate(outputs):
+            y._edge = ctx._output(i)
+    return outputs
 
 
 class Function:
@@ -445,6 +303,8 @@ class Function:
     A convolution by FFT. Its gradients are correlations, that is convolutions again, therefore
     it can be differentiated any number of times.
 
+    >>> import numpy as np
+    >>> import lucid
     >>> from scipy.signal import fftconvolve
     >>> class Convolve(lucid.autograd.Function):
     ...     @staticmethod
@@ -462,7 +322,7 @@ class Function:
     >>> w = lucid.tensor([1.0, -2.0, 1.0], requires_grad=True)
     >>> y = Convolve.apply(x, w)
     >>> np.round(lucid.grad((y**2).sum(), w)[0], 6)
-    tensor([-4., -12., -4.])
+    tensor([  2., -24.,   2.])
     >>> lucid.autograd.gradgradcheck(Convolve.apply, (x, w))
     True
     """
@@ -506,56 +366,57 @@ class Function:
         Tensor or tuple of Tensor
         """
         mode = _mode.get()
-        schema = cls.schema_v1
         if mode.autocast is not None:
-            args = cast_inputs(schema, *args)
-        arrays, edges, inputs, record, foreign = [], [], {}, False, False
+            args = cast_inputs(cls.schema_v1, *args)
+        arrays, edges, needs, record, foreign = [], [], [], False, False
         for a in args:
-            edge = None
+            edge, need = None, False
             if isinstance(a, Tensor):
-                edge, tensor, a = a._edge, a, a.data
-                if a.__class__ is not np.ndarray:
-                    foreign = True  # MLX, or a subclass
+                edge = a._edge
                 if edge is not None:
-                    record = True
+                    record = need = True
                     if edge is True:
-                        edge = tensor
-                if inputs.setdefault(id(a), tensor) is not tensor:
-                    a = a[...]  # x and x.detach() share an array, but must be told apart
-                    inputs[id(a)] = tensor
+                        edge = a
+                a = a.data
+                if a.__class__ is not ndarray:
+                    foreign = True  # MLX, or a subclass
             arrays.append(a)
             edges.append(edge)
+            needs.append(need)
         if foreign:
-            _check_devices(schema.name, arrays)
+            _check_devices(cls.schema_v1.name, arrays)
+        if record and len(args) > 1 and (len(args) > 2 or arrays[0] is arrays[1]):
+            _tell_apart(args, arrays)
 
         ctx = Context()
         ctx.function = cls
-        ctx._saved = ()
-        ctx.needs_input_grad = tuple([e is not None for e in edges])
+        ctx._saved = ctx._constants = ()
+        ctx.needs_input_grad = tuple(needs)
         result = cls.forward(ctx, *arrays)
-        record = record and mode.record and schema.produces_grad
+        record = record and mode.record and cls.schema_v1.produces_grad
         if result.__class__ is tuple or result.__class__ is list:
-            outputs = [_wrap(cls, r, args) for r in result]
-            if record:
-                _record_several(ctx, edges, inputs, arrays, result, outputs)
-            return tuple(outputs)
-        y = _wrap(cls, result, args)
+            return _finish_several(ctx, result, args, arrays, edges if record else None)
+        if result.__class__ is ndarray and result.base is None:
+            y = _new(Tensor)
+            y.data = result
+            y.grad = y._edge = y._version = None
+        else:
+            y = _wrap(cls, result, args)
         if not record:
             return y
         dtype = y.data.dtype
         if dtype not in _FLOATS and not _carries_gradient(cls, dtype):
             return y
-        if ctx.__dict__ and _find(result, ctx.__dict__.pop("_constants", ())) is not None:
+        if ctx._constants and _find(result, ctx._constants) is not None:
             return y
         ctx.edges = edges
         ctx.seq = _count()
         ctx.shape = y.data.shape
         ctx.dtype = dtype
         ctx.outputs = None
+        ctx._version = 0
         if ctx._saved:
-            ctx._save(inputs, arrays, [result], [y])
-        else:
-            ctx._version = 0
+            ctx._save(args, arrays, (result,), (y,))
         y._edge = ctx
         return y
 
@@ -593,6 +454,8 @@ def once_differentiable(backward):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import lucid
     >>> from scipy.special import gammaln, psi
     >>> class LogGamma(lucid.autograd.Function):
     ...     @staticmethod

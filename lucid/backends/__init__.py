@@ -52,9 +52,9 @@ class Backend(Protocol):
     def batch_norm_double_backward(
         self, v, w, u, dy, x, weight, mean, rstd, training, channel_axis, needs
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """Gradients to ``dy, x, weight`` given the cotangents ``v, w, u`` of ``dx, dweight, dbias``.
+        """Gradients to ``dy, x, weight`` given those, ``v, w, u``, of ``dx, dweight, dbias``.
 
-        Any of the cotangents may be None (zero); `weight` may be None (one).
+        Any of these may be None (zero); `weight` may be None (one).
         """
 
 

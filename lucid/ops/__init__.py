@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..autograd import Function, OpSchema
-from . import algebra, dispatch, elementwise, methods, reductions, shape
+from . import algebra, dispatch, elementwise, mean, methods, reductions, shape
 from .dispatch import constant_rule
 
 __all__ = ["FUNCTIONS", "UFUNCS", "schemas"]
@@ -36,6 +36,7 @@ def _from(module, names: str) -> dict:
 FUNCTIONS = (
     _from(elementwise, "where clip round copy")
     | _from(reductions, "sum prod max min cumsum broadcast_to")
+    | _from(mean, "mean var std")
     | _from(algebra, "dot outer tensordot einsum")
     | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis flip roll pad")
     | _from(shape, "take concatenate stack split")
@@ -64,6 +65,7 @@ def schemas() -> dict[str, OpSchema]:
 
     Examples
     --------
+    >>> import lucid
     >>> lucid.ops.schemas()["sum"].amp_policy
     <AmpPolicy.FORCE_FP32: 'force_fp32'>
     """

@@ -48,15 +48,18 @@ def install(ufuncs: dict, functions: dict, methods: dict) -> None:
     """Bind the protocols, and the methods and operators, to `Tensor`."""
 
     def array_ufunc(self, ufunc, method, *inputs, **kwargs):
+        rule = ufuncs.get(ufunc) if method == "__call__" else None
+        if rule is not None and not kwargs:
+            return rule(*inputs)
         refuse(ufunc.__name__, out=kwargs.pop("out", None))
         if method == "reduce" and ufunc in _REDUCTIONS:
             kwargs.setdefault("axis", 0)
             return functions[_REDUCTIONS[ufunc]](*inputs, **kwargs)
-        rule = ufuncs.get(ufunc)
-        if rule is None or method != "__call__":
+        if rule is None:
             raise _no_rule(ufunc if method == "__call__" else getattr(ufunc, method))
-        if kwargs:
-            refuse(ufunc.__name__, **kwargs)
+        if kwargs.get("where") is True:
+            del kwargs["where"]
+        refuse(ufunc.__name__, **kwargs)
         return rule(*inputs)
 
     def array_function(self, func, types, args, kwargs):

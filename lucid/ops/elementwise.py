@@ -126,7 +126,7 @@ class Remainder(Function):
     def backward(ctx, g):
         x, y = ctx.saved_tensors
         need_x, need_y = ctx.needs_input_grad
-        quotient = constant(x.data // y.data)
+        quotient = as_tensor(np.floor_divide(_raw(x), _raw(y)))
         return (
             fit(ctx, 0, g) if need_x else None,
             fit(ctx, 1, -g * quotient) if need_y else None,
@@ -156,8 +156,9 @@ class Power(Function):
 
 
 def _power(x, p):
-    # Multiplying is far faster than pow, and as accurate for these.
-    if isinstance(p, (int, float)) and p in (2, 3, 4):
+    # Multiplying is far faster than pow, and as accurate for these. (A numpy.float64 is a float
+    # too, but no Python number: it decides the dtype of the result.)
+    if p.__class__ in (int, float) and p in (2, 3, 4):
         square = x * x
         return square if p == 2 else square * x if p == 3 else square * square
     return x**p

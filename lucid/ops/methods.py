@@ -28,8 +28,8 @@ _COMPARISONS = {
 }
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute}
 _METHODS = (
-    "sum prod max min cumsum clip round dot ravel squeeze swapaxes take copy argmax argmin argsort "
-    "nonzero all any"
+    "sum prod mean var std max min cumsum clip round dot ravel squeeze swapaxes take copy argmax "
+    "argmin argsort nonzero all any"
 )
 
 
@@ -49,7 +49,7 @@ def bound(ufuncs: dict, functions: dict) -> dict:
         methods[f"__{name}__"], _ = _operators(ufuncs[ufunc])
     for name, ufunc in _UNARY.items():
         methods[f"__{name}__"] = _method(ufuncs[ufunc])
-    methods |= {name: _method(functions[getattr(np, name)]) for name in _METHODS.split()}
+    methods |= {name: _method(functions[getattr(np, name)], name) for name in _METHODS.split()}
     return methods
 
 
@@ -63,11 +63,13 @@ def _operators(rule):
     return operator, reflected
 
 
-def _method(rule):
+def _method(rule, name=""):
     def method(self, *args, **kwargs):
         return rule(self, *args, **kwargs)
 
-    method.__name__ = method.__qualname__ = rule.__name__
+    if name:
+        method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+        method.__doc__ = f"As `numpy.{name}`."
     return method
 
 

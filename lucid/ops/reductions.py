@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, as_tensor, constant
 from ..autograd import AmpPolicy, Function, OpSchema
 
 _WIDE = AmpPolicy.FORCE_FP32
@@ -22,7 +22,9 @@ class Sum(Function):
     @staticmethod
     def forward(ctx, x, axis, keepdims):
         ctx.axis, ctx.keepdims = axis, keepdims
-        return x.sum(axis=axis, keepdims=keepdims)
+        if isinstance(x, np.ndarray):
+            return np.add.reduce(x, axis, None, None, keepdims)
+        return x.sum(axis, keepdims)
 
     @staticmethod
     def backward(ctx, g):
@@ -84,7 +86,7 @@ class Max(Function):
         x, y = (t.data for t in ctx.saved_tensors)
         chosen = (x == y) | ((x != x) & (y != y))
         share = chosen / chosen.sum(axis=ctx.axis, keepdims=True)
-        return g * constant(share.astype(g.dtype)), None
+        return g * as_tensor(share.astype(g.dtype)), None
 
 
 class Min(Max):
@@ -107,7 +109,8 @@ class Cumsum(Function):
 
 
 def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
-    a = _summand("sum", a, dtype, out, where, 0)
+    if dtype is not None or out is not None or where is not True:
+        a = _summand("sum", a, dtype, out, where, 0)
     result = Sum.apply(a, axis, keepdims)
     return result if initial is None else result + initial
 

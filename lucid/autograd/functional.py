@@ -1,0 +1,116 @@
+"""Derivatives of functions of arrays, in the form that SciPy's optimizers take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._tensor import Tensor, constant
+from .engine import grad
+from .mode import enable_grad
+
+
+def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+    """Return a function of arrays that gives the value of `fun` and its gradient.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes Tensors and returns a Tensor of one element. Arguments other than `argnums` are
+        passed on as they are.
+    argnums : int or tuple of int
+        The positions of the arguments to differentiate for.
+
+    Returns
+    -------
+    callable
+        Called like `fun`, but with arrays; returns ``(value, gradient)``, where `gradient` is an
+        array, or a tuple of arrays if `argnums` is a tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid
+    >>> from scipy.optimize import minimize
+    >>> def rosenbrock(x):
+    ...     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+    >>> result = minimize(lucid.value_and_grad(rosenbrock), np.zeros(3), jac=True)
+    >>> np.round(result.x, 3)
+    array([1., 1., 1.])
+    """
+    several = not isinstance(argnums, int)
+
+    def wrapper(*args: Any, **kwargs: Any):
+        with enable_grad():
+            leaves, args = _leaves(args, argnums if several else (argnums,))
+            value = _scalar("value_and_grad", fun(*args, **kwargs))
+            gradients = _gradients(value, leaves, create_graph=False)
+        arrays = tuple(np.array(g.data) for g in gradients)
+        return value.data.reshape(())[()], arrays if several else arrays[0]
+
+    return wrapper
+
+
+def hvp(fun: Callable) -> Callable:
+    """Return a function that multiplies the Hessian of `fun` by a vector.
+
+    The product is the gradient of ``(gradient of fun) · v``; the Hessian itself is never formed.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes a Tensor, and perhaps more arguments, and returns a Tensor of one element.
+
+    Returns
+    -------
+    callable
+        Takes arrays ``(x, v, *args)`` and returns the array ``H(x) v``, of the shape of `x`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid
+    >>> lucid.hvp(lambda x: (x**3).sum())(np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+    array([  6., 120.])
+    """
+
+    def wrapper(x: Any, v: Any, *args: Any, **kwargs: Any):
+        with enable_grad():
+            (leaf,), (x, *args) = _leaves((x, *args), (0,))
+            value = _scalar("hvp", fun(x, *args, **kwargs))
+            (g,) = _gradients(value, (leaf,), create_graph=True)
+            if not g.requires_grad:
+                return np.zeros_like(leaf.data)
+            v = np.asarray(v, leaf.dtype).reshape(leaf.shape)
+            (product,) = grad(g, leaf, v, allow_unused=True)
+        return np.zeros_like(leaf.data) if product is None else np.array(product.data)
+
+    return wrapper
+
+
+def _leaves(args, argnums):
+    args = list(args)
+    for i in argnums:
+        data = args[i].data if isinstance(args[i], Tensor) else np.asarray(args[i])
+        args[i] = constant(data.astype(np.float64) if data.dtype.kind in "iub" else data)
+        args[i].requires_grad = True
+    return tuple(args[i] for i in argnums), args
+
+
+def _scalar(operation, value):
+    if not isinstance(value, Tensor) or value.size != 1:
+        got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{operation}: fun must return a Tensor of one element, got {got}")
+    return value
+
+
+def _gradients(value, leaves, create_graph):
+    if not value.requires_grad:
+        return [constant(np.zeros_like(x.data)) for x in leaves]
+    gradients = grad(value, leaves, create_graph=create_graph, allow_unused=True)
+    return [
+        constant(np.zeros_like(x.data)) if g is None else g
+        for g, x in zip(gradients, leaves, strict=True)
+    ]

@@ -1,0 +1,224 @@
+"""Grad mode and autocast: nested, per thread and task, as manager and decorator."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.amp import cast_inputs
+from lucid.autograd import AmpPolicy, Function, OpSchema
+
+
+def records():
+    recorded = (lucid.tensor([1.0], requires_grad=True) * 2).requires_grad
+    assert recorded == lucid.is_grad_enabled()
+    return recorded
+
+
+def test_nested():
+    assert records()
+    with lucid.no_grad():
+        assert not records()
+        with lucid.enable_grad():
+            assert records()
+        assert not records()
+    assert records()
+
+
+def test_restored_after_an_error():
+    with pytest.raises(ZeroDivisionError), lucid.no_grad():
+        raise ZeroDivisionError
+    assert records()
+
+
+def test_one_manager_entered_twice():
+    off = lucid.no_grad()
+    with off:
+        with off:
+            assert not records()
+        assert not records()
+    assert records()
+
+
+def test_decorator():
+    @lucid.no_grad()
+    def inner(depth):
+        """Say so."""
+        return records() or (depth and inner(depth - 1))
+
+    assert not inner(3)
+    assert inner.__doc__ == "Say so."
+    assert records()
+
+
+def test_decorated_generator_is_off_inside_and_restored_at_each_yield():
+    log = []
+
+    @lucid.no_grad()
+    def numbers():
+        try:
+            while True:
+                log.append(records())
+                try:
+                    log.append((yield records()))
+                except KeyError:
+                    log.append("caught")
+        finally:
+            log.append(records())
+
+    generator = numbers()
+    assert next(generator) is False
+    assert records()
+    assert generator.send("sent") is False
+    assert generator.throw(KeyError("x")) is False
+    assert records()
+    generator.close()
+    assert log == [False, "sent", False, "caught", False, False]
+    assert records()
+
+
+def test_decorated_generator_returns():
+    @lucid.no_grad()
+    def numbers():
+        yield 1
+        return 2
+
+    def outer():
+        return (yield from numbers())
+
+    generator = outer()
+    assert next(generator) == 1
+    with pytest.raises(StopIteration) as stop:
+        next(generator)
+    assert stop.value.value == 2
+
+
+def test_tasks_have_a_mode_each():
+    seen = {}
+
+    @lucid.no_grad()
+    async def off():
+        for _ in range(3):
+            await asyncio.sleep(0)
+            seen.setdefault("off", []).append(records())
+
+    async def on():
+        for _ in range(3):
+            await asyncio.sleep(0)
+            seen.setdefault("on", []).append(records())
+
+    async def main():
+        await asyncio.gather(off(), on())
+
+    asyncio.run(main())
+    assert seen == {"off": [False] * 3, "on": [True] * 3}
+
+
+def test_threads_have_a_mode_each():
+    seen = []
+    with lucid.no_grad(), lucid.autocast("float16"):
+        thread = threading.Thread(
+            target=lambda: seen.append((records(), lucid.tensor([1.0]).astype("f2").sum().dtype))
+        )
+        thread.start()
+        thread.join()
+    assert seen == [(True, np.float16)]
+
+
+def test_backward_under_no_grad_records_nothing():
+    x = lucid.tensor([2.0], requires_grad=True)
+    y = (x * x).sum()
+    with lucid.no_grad():
+        y.backward()
+        assert not lucid.is_grad_enabled()
+    assert x.grad.item() == 4.0
+    with lucid.no_grad():
+        assert not records()
+
+
+def half(*values):
+    return lucid.tensor(np.array(values), requires_grad=True, dtype="float16")
+
+
+def test_policies_on_the_cpu():
+    x = half(1.0, 2.0)
+    with lucid.autocast("float16"):
+        assert (x * x).dtype == np.float16  # KEEP_INPUT
+        assert np.exp(x).dtype == np.float32  # FORCE_FP32
+        assert (x @ x).dtype == np.float32  # PROMOTE: the CPU computes in float32
+        assert lucid.mean(x).dtype == np.float32
+        assert lucid.mean(x.data).dtype == np.float32
+        assert lucid.mean(x.astype("f4")).dtype == np.float32
+        assert lucid.mean(x.astype("f8")).dtype == np.float64
+        assert lucid.mean(np.arange(3)).dtype == np.float64
+        with lucid.autocast("float16", enabled=False):
+            assert np.exp(x).dtype == np.float16
+        assert np.exp(x).dtype == np.float32
+    assert np.exp(x).dtype == np.float16
+
+
+def test_gradient_has_the_dtype_of_its_input():
+    x, y = half(1.0, 2.0), lucid.tensor([0.5, 0.25], requires_grad=True)
+    with lucid.autocast("bfloat16"):
+        z = (np.exp(x) @ y.astype("f4")) + (x * y).sum()
+        z.backward()
+    assert (x.grad.dtype, y.grad.dtype) == (np.float16, np.float64)
+    expected = np.exp(x.data.astype(float)) * y.data + y.data
+    np.testing.assert_allclose(x.grad.data, expected, rtol=2e-3)
+
+
+def test_second_order_under_autocast():
+    x = half(1.0, 2.0)
+    with lucid.autocast("float16"):
+        (g,) = lucid.grad(np.exp(x).sum(), x, create_graph=True)
+        (h,) = lucid.grad(g.sum(), x)
+    assert (g.dtype, h.dtype) == (np.float16, np.float16)
+    np.testing.assert_allclose(h.data, np.exp(x.data), rtol=2e-3)
+
+
+def test_policy_is_applied_by_apply_alone():
+    seen = []
+
+    class Probe(Function):
+        schema_v1 = OpSchema("probe", amp_policy=AmpPolicy.FORCE_FP32)
+
+        @staticmethod
+        def forward(ctx, x, y, factor):
+            seen.append((x.dtype, y.dtype, type(factor)))
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None, None
+
+    x = half(1.0)
+    with lucid.autocast("float16"):
+        Probe.apply(x, x.data, 2).backward(np.ones(1))
+    assert seen == [(np.float32, np.float32, int)]
+    assert x.grad.dtype == np.float16
+
+
+def test_cast_inputs_of_arrays():
+    array, schema = np.ones(2, np.float16), lucid.ops.schemas()["mean"]
+    assert cast_inputs(schema, array)[0] is array
+    with lucid.autocast("float16"):
+        assert cast_inputs(schema, array, None, np.ones(1))[0].dtype == np.float32
+        assert cast_inputs(schema, None, 3) == (None, 3)
+
+
+def test_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = lucid.tensor(np.array([1.0, 2.0], ml_dtypes.bfloat16), requires_grad=True)
+    with lucid.autocast(ml_dtypes.bfloat16):
+        y = np.exp(x)
+    assert y.dtype == np.float32
+    y.sum().backward()
+    assert x.grad.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("dtype", ["float64", np.int32, "half", None])
+def test_dtypes_that_autocast_refuses(dtype):
+    with pytest.raises(ValueError, match="autocast: dtype must be one of float16, bfloat16"):
+        lucid.autocast(dtype)

@@ -1,0 +1,281 @@
+"""NumPy's own calls on Tensors: promotion, constants, keywords, and what has no rule."""
+
+import operator
+
+import numpy as np
+import pytest
+
+import lucid
+
+X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+
+
+@pytest.fixture
+def x():
+    return lucid.tensor(X, requires_grad=True)
+
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.mod, operator.pow]
+OTHERS = [
+    2,
+    0.5,
+    np.float32(2),
+    np.float64(2),
+    np.int64(2),
+    np.float16(2),
+    np.arange(1, 4),
+    np.arange(1, 4, dtype=np.float32),
+    np.array(2, np.float32),
+    np.array(2, np.float64),
+    np.array([True, True, True]),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4"])
+@pytest.mark.parametrize("other", OTHERS, ids=lambda o: f"{type(o).__name__}-{np.shape(o)}")
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda f: f.__name__)
+def test_promotion_is_numpys(op, other, dtype):
+    array = np.array([[1, 2, 3], [4, 5, 6]], dtype)
+    t = lucid.tensor(array)
+    if dtype != "i4":
+        t.requires_grad = True
+    for result, expected in ((op(t, other), op(array, other)), (op(other, t), op(other, array))):
+        assert isinstance(result, lucid.Tensor)
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result.detach(), expected, rtol=1e-3 if dtype == "f2" else 1e-6)
+        if result.requires_grad:
+            (g,) = lucid.grad(result, t, np.ones(result.shape))
+            assert g.dtype == t.dtype
+            assert g.shape == t.shape
+
+
+def test_comparisons_are_constants(x):
+    for op in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+        for other in (0.5, X[0], lucid.tensor(X)):
+            result = op(x, other)
+            assert not result.requires_grad
+            np.testing.assert_array_equal(result, op(X, np.asarray(other)))
+        np.testing.assert_array_equal(op(X, x), op(X, X))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        np.shape,
+        np.ndim,
+        np.size,
+        np.zeros_like,
+        np.ones_like,
+        np.isnan,
+        np.isfinite,
+        np.isinf,
+        np.signbit,
+        np.argmax,
+        np.argmin,
+        np.argsort,
+        np.nonzero,
+        np.argwhere,
+        np.count_nonzero,
+        np.all,
+        np.any,
+        np.result_type,
+        np.iscomplexobj,
+        np.array_repr,
+        np.where,
+        np.logical_not,
+        lambda a: np.argmax(a, axis=1, keepdims=True),
+        lambda a: np.allclose(a, X + 1e-12),
+        lambda a: np.array_equal(X, a),
+        lambda a: np.isclose(a, a + 1),
+        lambda a: np.full_like(a, 3.0),
+        lambda a: np.searchsorted([0.0, 1.0], a),
+        lambda a: np.result_type(a, np.float32),
+        lambda a: np.floor_divide(a, 2),
+        lambda a: a // 2,
+        lambda a: 2 // a,
+        lambda a: a.argmax(1),
+        lambda a: (a > 0).all(),
+    ],
+)
+def test_constants(x, call):
+    result, expected = call(x), call(X)
+    results = result if isinstance(result, tuple) else (result,)
+    expecteds = expected if isinstance(expected, tuple) else (expected,)
+    for r, e in zip(results, expecteds, strict=True):
+        assert isinstance(r, lucid.Tensor) == isinstance(e, (np.ndarray, np.generic))
+        assert not getattr(r, "requires_grad", False)
+        np.testing.assert_array_equal(r, e)
+
+
+def test_full_like_keeps_no_gradient_in_silence(x):
+    with pytest.raises(TypeError, match="full_like: fill_value= can't be used with a Tensor"):
+        np.full_like(x, x[0, 0])
+    with pytest.raises(TypeError, match="no rule"):
+        np.full_like(X, x[0, 0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [np.sum, np.prod, np.max, np.min, np.mean, np.var, np.std],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize(
+    "options", [{}, {"axis": 0}, {"axis": (0, -1)}, {"axis": 1, "keepdims": True}], ids=str
+)
+def test_reductions_take_numpys_arguments(x, call, options):
+    result, expected = call(x, **options), call(X, **options)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result.detach(), expected, rtol=1e-14)
+    assert result.shape == expected.shape
+    method = getattr(x, call.__name__)(**options)
+    np.testing.assert_array_equal(method.detach(), result.detach())
+
+
+def test_statistics_have_gradients(x):
+    assert np.mean(x, axis=0).grad_fn.name == "MeanBackward"
+    for fun in (
+        lambda t: np.mean(t, axis=1) ** 2,
+        lambda t: np.var(t, axis=0, ddof=1) ** 2,
+        lambda t: t.std() ** 2,
+        lambda t: np.var(t, mean=None, correction=1),
+    ):
+        assert lucid.autograd.gradcheck(fun, x)
+        assert lucid.autograd.gradgradcheck(fun, x)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: np.sum(x, out=np.empty(())), "sum: out="),
+        (lambda x: np.prod(x, out=np.empty(())), "prod: out="),
+        (lambda x: np.max(x, where=X > 0, initial=0.0), "max: where="),
+        (lambda x: np.cumsum(x, out=np.empty(6)), "cumsum: out="),
+        (lambda x: np.mean(x, out=np.empty(())), "mean: out="),
+        (lambda x: np.exp(x, out=np.empty((2, 3))), "exp: out="),
+        (lambda x: np.exp(x, where=X > 0), "exp: where="),
+        (lambda x: np.add(x, 1, dtype=np.float32), "add: dtype="),
+        (lambda x: np.add(x, 1, casting="unsafe"), "add: casting="),
+        (lambda x: np.isnan(x, out=np.empty((2, 3), bool)), "isnan: out="),
+        (lambda x: np.clip(x, 0, 1, out=np.empty((2, 3))), "clip: out="),
+        (lambda x: np.take(x, [0], mode="wrap"), "take: mode="),
+        (lambda x: np.pad(x, 1, mode="edge"), "pad: mode="),
+        (lambda x: np.concatenate([x, x], out=np.empty((4, 3))), "concatenate: out="),
+        (lambda x: np.einsum("ij->j", x, out=np.empty(3)), "einsum: out="),
+        (lambda x: np.dot(x, x.T, out=np.empty((2, 2))), "dot: out="),
+        (lambda x: operator.iadd(X.copy(), x), "add: out="),
+    ],
+)
+def test_arguments_refused_by_name(x, call, name):
+    with pytest.raises(TypeError, match=f"^{name} can't be used with a Tensor, got "):
+        call(x)
+
+
+def test_arguments_accepted(x):
+    assert np.sum(x, dtype=np.float32).dtype == np.float32
+    assert np.sum(x, axis=0, initial=1.0, out=None, where=True).shape == (3,)
+    assert np.exp(x, out=None, where=True).requires_grad
+    assert np.cumsum(x, axis=0, dtype=np.float32).dtype == np.float32
+    assert np.concatenate([x, X], dtype=np.float32, casting="same_kind").dtype == np.float32
+
+
+def test_no_rule(x):
+    with pytest.raises(TypeError, match=r"numpy\.linalg\.svd: .*lucid\.autograd\.Function"):
+        np.linalg.svd(x)
+    with pytest.raises(TypeError, match=r"numpy\.median: there is no rule"):
+        np.median(x)
+    with pytest.raises(TypeError, match=r"hypot: there is no rule"):
+        np.hypot(x, 1)
+    with pytest.raises(TypeError, match=r"add\.at: there is no rule|at.*there is no rule"):
+        np.add.at(X.copy(), 0, x[0])
+    with pytest.raises(TypeError, match=r"outer: there is no rule"):
+        np.add.outer(x, x)
+
+
+def test_list_of_tensors(x):
+    for call in (np.mean, np.exp, lucid.mean, np.asarray):
+        with pytest.raises(TypeError, match=r"np\.stack"):
+            call([x, x])
+    with pytest.raises(TypeError, match=r"np\.stack"):
+        np.add(x, [x, x])
+    assert np.stack([x, x]).requires_grad
+
+
+def test_mixed_list_stays_differentiable(x):
+    joined = np.concatenate([X, x], axis=1)
+    joined.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, np.ones((2, 3)))
+
+
+def test_maximum_shares_ties():
+    x = lucid.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (g,) = lucid.grad(np.maximum(x, [1.0, 5.0, 0.0]), x, np.ones(3))
+    np.testing.assert_array_equal(g.data, [0.5, 0.0, 1.0])
+    (g,) = lucid.grad(np.minimum(x, [1.0, 5.0, 0.0]), x, np.ones(3))
+    np.testing.assert_array_equal(g.data, [0.5, 1.0, 0.0])
+
+
+def test_extrema_share_ties():
+    x = lucid.tensor([[2.0, 2.0, 1.0], [np.nan, 0.0, np.nan]], requires_grad=True)
+    (g,) = lucid.grad(np.max(x, axis=1), x, np.ones(2))
+    np.testing.assert_array_equal(g.data, [[0.5, 0.5, 0], [0.5, 0, 0.5]])
+
+
+def test_kinks():
+    x = lucid.tensor([-1.0, 0.0, 1.0], requires_grad=True)
+    (g,) = lucid.grad(np.abs(x), x, np.ones(3))
+    np.testing.assert_array_equal(g.data, [-1.0, 0.0, 1.0])
+    (g,) = lucid.grad(np.clip(x, -1, 0), x, np.ones(3))
+    np.testing.assert_array_equal(g.data, [1.0, 1.0, 0.0])
+
+
+def test_power_at_zero():
+    x = lucid.tensor([0.0, 0.0, 2.0], requires_grad=True)
+    p = lucid.tensor([0.0, 2.0, 3.0], requires_grad=True)
+    gx, gp = lucid.grad(x**p, (x, p), np.ones(3))
+    np.testing.assert_array_equal(gx.data, [0.0, 0.0, 12.0])
+    np.testing.assert_allclose(gp.data, [0.0, 0.0, 8 * np.log(2)])
+
+
+def test_small_integer_powers_multiply():
+    a = np.random.default_rng(0).standard_normal(100)
+    np.testing.assert_array_equal((lucid.tensor(a) ** 3).data, a * a * a)
+    np.testing.assert_array_equal(np.power(lucid.tensor(a), 4).data, (a * a) * (a * a))
+
+
+def test_index_errors_are_numpys(x):
+    with pytest.raises(IndexError, match="out of bounds"):
+        x[5]
+    with pytest.raises(TypeError, match="requires grad"):
+        X[x]
+    with pytest.raises(np.exceptions.AxisError):
+        np.sum(x, axis=2)
+    with pytest.raises(np.exceptions.AxisError):
+        np.flip(x, axis=2)
+
+
+def test_index_array_may_change_after_use(x):
+    index = np.array([0, 0])
+    y = x[index].sum()
+    index[:] = 1
+    y.backward()
+    np.testing.assert_array_equal(x.grad.data, [[2.0] * 3, [0.0] * 3])
+
+
+def test_index_by_tensors(x):
+    rows = np.argsort(x[:, 0])
+    np.testing.assert_array_equal(x[rows].detach(), X[np.argsort(X[:, 0])])
+    np.testing.assert_array_equal(x[x > 0].detach(), X[X > 0])
+    columns = np.argmax(x, axis=1)
+    np.testing.assert_array_equal(x[rows, columns].detach(), X[rows.data, columns.data])
+
+
+def test_unpacking(x):
+    a, b = x
+    (a * b).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, X[::-1])
+
+
+def test_shapes_of_methods(x):
+    assert x.reshape(3, 2).shape == x.reshape((3, 2)).shape == (3, 2)
+    assert x.transpose().shape == x.transpose(1, 0).shape == x.transpose((1, 0)).shape == (3, 2)
+    assert x.sum(0).shape == (3,)

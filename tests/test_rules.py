@@ -1,0 +1,197 @@
+"""The table of rules: every derivative to second order, against differences and PyTorch."""
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.autograd import gradcheck, gradgradcheck
+
+RNG = np.random.default_rng(1)
+
+
+def normal(*shape):
+    """Values away from the kinks at 0 and from each other."""
+    x = RNG.standard_normal(shape)
+    return x + 0.2 * np.sign(x)
+
+
+def positive(*shape):
+    return np.abs(normal(*shape)) + 0.3
+
+
+# name: (function, arguments, the same in PyTorch's namespace or None if it is the same expression)
+UNARY = {
+    "negative positive exp exp2 expm1 square abs sin cos tan sinh cosh tanh arctan sign floor ceil "
+    "trunc rint": normal,
+    "log log2 log10 log1p sqrt reciprocal": positive,
+}
+BINARY = "add subtract multiply divide power maximum minimum remainder float_power"
+SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
+PAIRS = [((3,), (3,)), ((2, 3), (3,)), ((), (2, 3)), ((2, 1), (1, 3)), ((2, 0), (2, 1)), ((), ())]
+
+elementwise = [
+    pytest.param(getattr(np, name), [make(*shape)], id=f"{name}-{shape}")
+    for names, make in UNARY.items()
+    for name in names.split()
+    for shape in SHAPES
+] + [
+    pytest.param(getattr(np, name), [positive(*a), positive(*b)], id=f"{name}-{a}-{b}")
+    for name in BINARY.split()
+    for a, b in PAIRS
+]
+
+x23, x234, x3 = normal(2, 3), normal(2, 3, 4), normal(3)
+mask = np.array([[True, False, True], [False, True, True]])
+repeated = np.array([[0, 1, 1], [1, 0, 0]])
+
+OTHERS = {
+    "power 2": (lambda x: x**2, x23),
+    "power 3": (lambda x: x**3, x23),
+    "power 4.0": (lambda x: x**4.0, x23),
+    "power -1": (lambda x: x**-1, x23),
+    "power 0": (lambda x: x**0, x23),
+    "power 1": (lambda x: x**1, x23),
+    "power 0.5": (lambda x: x**0.5, positive(2, 3)),
+    "power base 2": (lambda x: 2.0**x, x23),
+    "scalars": (lambda x: 2 * x - 3 / (x + 5) + (1 - x) % 7, x23),
+    "array first": (lambda x: np.arange(3.0) * x - np.ones((4, 1, 1)) / x, x23),
+    "where": (lambda x, y: np.where(mask, x, y), x23, normal(3)),
+    "where scalar": (lambda x: np.where(mask, x, 0), x23),
+    "clip": (lambda x: np.clip(x, -0.5, 0.7), x23),
+    "clip keywords": (lambda x: np.clip(x, min=-0.5, max=None), x23),
+    "clip tensors": (lambda x, a, b: np.clip(x, a, b), x234, -positive(4), positive(3, 1)),
+    "clip crossed": (lambda x, a, b: np.clip(x, a, b), x234, positive(4), -positive(3, 1)),
+    "round": (lambda x: np.round(x, 1) + x, x23),
+    "copy": (np.copy, x23),
+    "astype": (lambda x: x.astype(np.longdouble).astype(np.float64) * x, x23),
+    "sum": (np.sum, x234),
+    "sum axis": (lambda x: np.sum(x, axis=(0, -1)), x234),
+    "sum keepdims": (lambda x: np.sum(x, axis=1, keepdims=True) * x, x234),
+    "sum where": (lambda x: np.sum(x, axis=0, where=mask, initial=2.0) ** 2, x23),
+    "sum 0-d": (np.sum, normal()),
+    "sum empty": (lambda x: np.sum(x, axis=0), normal(0, 3)),
+    "add.reduce": (np.add.reduce, x23),
+    "prod": (np.prod, x23),
+    "prod axis": (lambda x: np.prod(x, axis=(0, 2)), x234),
+    "prod keepdims": (lambda x: np.prod(x, axis=-1, keepdims=True) * x, x234),
+    "prod zeros": (lambda x: np.prod(x, axis=1), np.array([[0.0, 1, 2], [0, 0, 3], [1, 2, 3]])),
+    "prod where": (lambda x: np.prod(x, axis=0, where=mask, initial=2.0), x23),
+    "prod empty": (lambda x: np.prod(x, axis=0), normal(0, 3)),
+    "max": (np.max, x23),
+    "max axis": (lambda x: np.max(x, axis=1) ** 2, x234),
+    "min keepdims": (lambda x: np.min(x, axis=(0, 1), keepdims=True) * x, x234),
+    "max initial": (lambda x: np.max(x, axis=1, initial=0.1), x23),
+    "cumsum": (np.cumsum, x23),
+    "cumsum axis": (lambda x: np.cumsum(x, axis=1) ** 2, x234),
+    "matmul": (np.matmul, x23, normal(3, 4)),
+    "matmul vectors": (np.matmul, x3, normal(3)),
+    "matmul vector-matrix": (np.matmul, x3, normal(3, 2)),
+    "matmul matrix-vector": (np.matmul, x23, x3),
+    "matmul stacks": (np.matmul, normal(2, 1, 2, 3), normal(4, 3, 2)),
+    "matmul stack-vector": (np.matmul, normal(4, 2, 3), x3),
+    "matmul empty": (np.matmul, normal(2, 0), normal(0, 3)),
+    "matmul array": (lambda x: np.arange(4.0).reshape(2, 2) @ x, x23),
+    "dot scalar": (np.dot, normal(), x23),
+    "dot": (np.dot, x23, x3),
+    "dot stacks": (np.dot, normal(2, 3), normal(4, 3, 2)),
+    "outer": (np.outer, x23, x3),
+    "tensordot": (lambda x, y: np.tensordot(x, y, 1), x23, normal(3, 4)),
+    "tensordot axes": (lambda x, y: np.tensordot(x, y, ((0, 2), (2, 1))), x234, normal(5, 4, 2)),
+    "tensordot 0": (lambda x, y: np.tensordot(x, y, 0), x23, x3),
+    "einsum": (lambda x, y: np.einsum("ij,jk->ik", x, y), x23, normal(3, 4)),
+    "einsum implicit": (lambda x, y: np.einsum("ij,jk", x, y), x23, normal(3, 4)),
+    "einsum three": (lambda *a: np.einsum("i,ij,j->", *a, optimize=True), normal(2), x23, x3),
+    "einsum trace": (lambda x: np.einsum("ii", x), normal(3, 3)),
+    "einsum diagonal": (lambda x: np.einsum("iji->ij", x), normal(3, 2, 3)),
+    "einsum alone": (lambda x, y: np.einsum("ij,k->k", x, y), x23, x3),
+    "einsum ellipsis": (
+        lambda x, y: np.einsum("...ij,...j->...i", x, y),
+        normal(2, 1, 2, 3),
+        normal(4, 3),
+    ),
+    "reshape": (lambda x: x.reshape(3, -1), x234),
+    "reshape F": (lambda x: np.reshape(x, (4, 6), order="F") * np.arange(6.0), x234),
+    "ravel": (np.ravel, x23),
+    "squeeze": (np.squeeze, normal(1, 2, 1)),
+    "squeeze axis": (lambda x: x.squeeze(-1), normal(1, 2, 1)),
+    "expand_dims": (lambda x: np.expand_dims(x, (0, -1)), x23),
+    "broadcast_to": (lambda x: np.broadcast_to(x, (4, 2, 3)), normal(2, 1)),
+    "T": (lambda x: x.T, x234),
+    "transpose": (lambda x: x.transpose(1, -1, 0), x234),
+    "moveaxis": (lambda x: np.moveaxis(x, (0, 1), (-1, 0)), x234),
+    "swapaxes": (lambda x: np.swapaxes(x, 0, -1), x234),
+    "flip": (np.flip, x23),
+    "flip axis": (lambda x: np.flip(x, axis=1), x234),
+    "roll": (lambda x: np.roll(x, 2), x23),
+    "roll axes": (lambda x: np.roll(x, (1, -2), axis=(0, 2)), x234),
+    "pad": (lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=3.0), x23),
+    "pad one": (lambda x: np.pad(x, 1), x23),
+    "concatenate": (lambda x, y: np.concatenate([x, y, x], axis=1), x23, normal(2, 1)),
+    "concatenate flat": (lambda x, y: np.concatenate([x, y], axis=None), x23, x3),
+    "stack": (lambda x, y: np.stack([x, y], axis=-1), x23, normal(2, 3)),
+    "split": (lambda x: np.split(x, 3, axis=1), x23),
+    "split at": (lambda x: np.split(x, [1, 1], axis=-1), x234),
+    "take": (lambda x: np.take(x, [2, 0, 2], axis=1), x234),
+    "take flat": (lambda x: np.take(x, repeated), x23),
+    "index": (lambda x: x[0], x23),
+    "index slices": (lambda x: x[..., ::-2, None, 1:], x234),
+    "index mask": (lambda x: x[mask] ** 2, x23),
+    "index repeated": (lambda x: x[repeated] ** 2, x23),
+    "index list": (lambda x: x[[1, 1, 0]], x23),
+    "index arrays": (lambda x: x[:, [0, 0, 2], [1, 1, 0]] ** 2, x234),
+    "index empty": (lambda x: x[[]], x23),
+    "index outside tuple": (lambda x: x[1:2][0, 1:], x23),
+    "iterate": (lambda x: [row**2 for row in x], x23),
+}
+others = [pytest.param(f, args, id=name) for name, (f, *args) in OTHERS.items()]
+
+
+@pytest.mark.parametrize(("fun", "arrays"), elementwise + others)
+def test_derivatives(fun, arrays):
+    inputs = [lucid.tensor(a, requires_grad=True) for a in arrays]
+    result, expected = fun(*inputs), fun(*arrays)
+    if isinstance(result, lucid.Tensor):
+        result, expected = [result], [expected]
+    for y, e in zip(result, expected, strict=True):
+        assert isinstance(y, lucid.Tensor)
+        assert y.requires_grad
+        assert y.dtype == np.asarray(e).dtype
+        np.testing.assert_allclose(y.data, e, rtol=1e-14, atol=1e-14, strict=False)
+        assert y.shape == np.shape(e)
+    assert gradcheck(fun, inputs)
+    assert gradgradcheck(fun, inputs)
+
+
+def nodes_behind(results):
+    """Return the Functions that computed the results."""
+    found, stack = set(), [t.grad_fn for t in results]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, lucid.autograd.Context) and node not in found:
+            found.add(node)
+            stack += [n for n, _ in node.next_functions]
+    return {node.function for node in found}
+
+
+def test_every_rule_is_in_the_table_above():
+    tested = set()
+    for fun, arrays in (p.values for p in elementwise + others):
+        inputs = [lucid.tensor(a, requires_grad=True) for a in arrays]
+        result = fun(*inputs)
+        result = [result] if isinstance(result, lucid.Tensor) else result
+        gradients = lucid.grad(
+            result, inputs, [lucid.tensor(r, requires_grad=True) for r in result], create_graph=True
+        )
+        tested |= nodes_behind([*result, *gradients])
+    rules, pending = set(), [lucid.autograd.Function]
+    while pending:
+        children = pending.pop().__subclasses__()
+        pending += children
+        rules |= {
+            rule
+            for rule in children
+            if rule.__module__.startswith("lucid.ops.")
+            and not rule.__module__.endswith((".mean", ".batch_norm"))
+        }
+    assert rules - tested == set()
+    assert len(rules) > 50

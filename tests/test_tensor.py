@@ -1,0 +1,180 @@
+"""The Tensor itself: making, writing, copying, converting."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import lucid
+
+
+def test_tensor_copies_and_as_tensor_does_not():
+    a = np.arange(3.0)
+    t, s = lucid.tensor(a), lucid.as_tensor(a)
+    a[0] = 9
+    assert t.data[0] == 0
+    assert s.data is a
+    assert lucid.as_tensor(s) is s
+    assert lucid.Tensor(s).data is not a
+    assert lucid.tensor([1, 2]).dtype == np.int64
+    assert lucid.tensor(1.5).shape == ()
+
+
+@pytest.mark.parametrize("make", [lucid.tensor, lucid.Tensor])
+def test_memory_order_is_kept(make):
+    nchw = np.zeros((2, 4, 4, 3)).transpose(0, 3, 1, 2)
+    assert make(nchw).data.strides == nchw.strides
+    assert make(np.asfortranarray(np.ones((3, 2)))).data.flags.f_contiguous
+
+
+def test_attributes():
+    t = lucid.tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    assert (t.shape, t.ndim, t.size, t.dtype, t.device) == ((2, 3), 2, 6, np.float32, "cpu")
+    assert t.is_leaf
+    assert t.grad is None
+    assert t.grad_fn is None
+    assert len(t) == 2
+    assert t.T.shape == (3, 2)
+
+
+@pytest.mark.parametrize("data", [[1, 2], [True], [1j], ["a"], [None]])
+def test_requires_grad_needs_real_floating_point(data):
+    with pytest.raises(TypeError, match="requires_grad: dtype must be real floating point"):
+        lucid.tensor(data, requires_grad=True)
+    t = lucid.tensor(data)
+    with pytest.raises(TypeError, match="requires_grad"):
+        t.requires_grad = True
+
+
+def test_requires_grad_of_results():
+    x = lucid.tensor([1.0], requires_grad=True)
+    y = x * 2
+    with pytest.raises(RuntimeError, match="leaves only, this Tensor was computed by Multiply"):
+        y.requires_grad = False
+    d = y.detach()
+    d.requires_grad = True
+    assert d.data is y.data
+    assert y.requires_grad
+    x.requires_grad = False
+    assert not (x * 2).requires_grad
+
+
+def test_becoming_an_array():
+    x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    y = x.detach()
+    assert np.asarray(y) is y.data
+    assert y.numpy() is y.data
+    assert np.array(y, dtype=np.float32).dtype == np.float32
+    assert np.array(y) is not y.data
+    for convert in (np.asarray, np.array, lambda t: np.array([t, t]), lambda t: t.numpy()):
+        with pytest.raises(TypeError, match=r"requires grad.*detach\(\).*np.stack"):
+            convert(x)
+    with lucid.no_grad(), pytest.raises(TypeError, match="requires grad"):
+        np.asarray(x)
+
+
+def test_numbers():
+    x = lucid.tensor([[2.5]], requires_grad=True)
+    assert (x.item(), float(x), int(x), bool(x)) == (2.5, 2.5, 2, True)
+    assert [10, 20, 30][np.argmax(lucid.tensor([0.0, 3.0, 1.0]))] == 20
+    with pytest.raises(ValueError, match="truth value"):
+        bool(lucid.tensor([1.0, 2.0]))
+
+
+def test_copy_():
+    x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    array = x.data
+    assert x.copy_(3) is x
+    assert x.data is array
+    np.testing.assert_array_equal(array, [3.0, 3.0])
+    x.copy_(lucid.tensor([1.0, 2.0]))
+    with pytest.raises(RuntimeError, match="copy_: source must not require grad"):
+        x.detach().copy_(x)
+    with pytest.raises(RuntimeError, match="copy_: Tensor must be a leaf, got a result of Mul"):
+        (x * 2).copy_([1, 2])
+    with pytest.raises(ValueError, match="broadcast"):
+        x.copy_([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(array, [1.0, 2.0])
+
+
+def test_data_is_writable():
+    x = lucid.tensor([1.0, 2.0], requires_grad=True)
+    x.data[...] = [3, 4]
+    x.data -= 1
+    np.testing.assert_array_equal(x.data, [2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))]
+)
+def test_copying_leaves(duplicate):
+    x = lucid.tensor(np.arange(6.0).reshape(2, 3).T, requires_grad=True)
+    (x * x).sum().backward()
+    y = duplicate(x)
+    assert type(y) is lucid.Tensor
+    assert y.requires_grad
+    assert y.data.flags.f_contiguous
+    np.testing.assert_array_equal(y.data, x.data)
+    np.testing.assert_array_equal(y.grad.data, x.grad.data)
+    if duplicate is not copy.copy:
+        assert not np.shares_memory(y.data, x.data)
+        y.copy_(0)
+        assert x.data[0, 1] == 3
+    with pytest.raises(TypeError, match="computed by MultiplyBackward can't be pickled"):
+        duplicate(x * 2)
+
+
+def test_subclass_survives_copying():
+    class Weight(lucid.Tensor):
+        """With attributes of its own."""
+
+    w = Weight([1.0], requires_grad=True)
+    w.label = "w"
+    for y in (copy.deepcopy(w), copy.copy(w)):
+        assert type(y) is Weight
+        assert y.label == "w"
+        assert y.requires_grad
+    assert type(w * 2) is lucid.Tensor
+
+
+def test_tensors_are_keys_by_identity():
+    x, y = lucid.tensor([1.0, 2.0]), lucid.tensor([1.0, 2.0])
+    assert {x: "x", y: "y"}[x] == "x"
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: lucid.tensor([1.0, 2.5]), "tensor([1. , 2.5])"),
+        (lambda: lucid.tensor([1, 2]), "tensor([1, 2])"),
+        (lambda: lucid.tensor([1.0], dtype="f4"), "tensor([1.], dtype=float32)"),
+        (lambda: lucid.tensor(1.0, requires_grad=True), "tensor(1., requires_grad=True)"),
+        (
+            lambda: lucid.tensor([[1.0], [2.0]], requires_grad=True) * 1,
+            "tensor([[1.],\n        [2.]], grad_fn=<MultiplyBackward>)",
+        ),
+    ],
+)
+def test_repr(make, text):
+    assert repr(make()) == text
+
+
+def test_to_and_astype():
+    x = lucid.tensor([1.5, 2.5], requires_grad=True)
+    assert x.to("cpu") is x
+    assert x.astype(float) is x
+    assert x.to(np.float32).dtype == np.float32
+    assert x.astype("f2").requires_grad
+    y = x.astype(int)
+    assert (y.dtype, y.requires_grad) == (np.dtype(int), False)
+    x.astype(np.float32).sum().backward()
+    assert x.grad.dtype == np.float64
+
+
+def test_memmap(tmp_path):
+    m = np.memmap(tmp_path / "m", np.float32, "w+", shape=(3,))
+    m[:] = [1, 2, 3]
+    x = lucid.as_tensor(m)
+    assert (x * 2).dtype == np.float32
+    np.testing.assert_array_equal(np.sum(x * x).data, 14)
