@@ -104,6 +104,18 @@ def test_shared_part_freed_by_one_of_two_losses():
     np.testing.assert_array_equal(g.data, [3.0])
 
 
+def test_freed_part_beside_a_live_way():
+    """The gradient must not be what the live way alone gives."""
+    x = leaf(2.0)
+    shared = x * x
+    shared.backward(np.ones(1))
+    total = shared * 3 + x
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*retain_graph"):
+        lucid.grad(total, x, np.ones(1))
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*retain_graph"):
+        total.backward(np.ones(1))
+
+
 def test_retain_graph():
     x = leaf(2.0)
     y = (x * x).sum()
