@@ -55,6 +55,14 @@ def test_leaf_grad_accumulates_and_owns_its_memory():
     np.testing.assert_array_equal(seed, [1.0, 1.0])
 
 
+def test_grad_of_a_scalar_accumulates():
+    x = lucid.tensor(2.0, requires_grad=True)
+    for k in (1, 2):
+        (x * x + x).backward()
+        assert x.grad.item() == 5.0 * k
+        assert type(x.grad.data) is np.ndarray
+
+
 def test_grads_of_two_leaves_do_not_share_memory():
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
     (x + y).sum().backward()

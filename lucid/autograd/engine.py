@@ -129,7 +129,8 @@ def backward(
     found, owned = _walk((edge,), (seed,), retain_graph or create_graph, create_graph, None)
     for leaf, g in found.items():
         if leaf.grad is not None:
-            leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
+            total = leaf.grad + g if create_graph else constant(_sum(leaf.grad.data, g.data))
+            leaf.grad = total
         elif leaf in owned:
             leaf.grad = g
         elif create_graph:

@@ -97,8 +97,8 @@ class Context:
             raise RuntimeError(already_freed(self))
         tensors, version = [], 0
         for t in self._saved:
-            if t.__class__ is _Saved:
-                t = self._restore(t)
+            if t.__class__ is tuple:
+                t = self._restore(*t)
             elif isinstance(t, Tensor) and t._version is not None:
                 version += t._version[0]
             tensors.append(t)
@@ -128,10 +128,10 @@ class Context:
             saved.append(a)
         self._saved, self._version = saved, version
 
-    def _restore(self, saved: _Saved) -> Tensor:
-        t = constant(saved.array)
-        if saved.index is not None:
-            t._edge = self if self.outputs is None else self._output(saved.index)
+    def _restore(self, array: Any, index: int | None) -> Tensor:
+        t = constant(array)
+        if index is not None:
+            t._edge = self if self.outputs is None else self._output(index)
         elif _mode.get().record:
             raise RuntimeError(
                 f"{self.name}: no second-order gradient, since forward saved an array that is "
@@ -145,21 +145,15 @@ class Context:
         return None if meta is None else Output(self, index, *meta)
 
 
-class _Saved(NamedTuple):
-    """An array saved in forward that is an output (of this index) or an intermediate result."""
-
-    array: Any
-    index: int | None
-
-
 def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
-    index = _find(a, results)
-    if index is not None:
-        return _Saved(outputs[index].data, index)
+    """Return an output as ``(array, index)``, an intermediate result as ``(array, None)``."""
+    for i, r in enumerate(results):
+        if r is a:
+            return outputs[i].data, i
     if isinstance(a, (int, float, Tensor)):
         return a
     a = to_array(a)
-    return _Saved(a, None) if is_floating(a.dtype) else constant(a)
+    return (a, None) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
