@@ -156,9 +156,7 @@ def test_lists_and_memmaps(tmp_path):
     np.testing.assert_array_equal(F.batch_norm(mapped, None, None, training=True), expected)
 
 
-@pytest.mark.parametrize(
-    ("mean", "std"), [(0, 1), (1e2, 1e-2), (1e4, 1), (1e6, 1)], ids="{0[0]:g}/{0[1]:g}".format
-)
+@pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e2, 1e-2), (1e4, 1), (1e6, 1)])
 def test_accuracy_at_an_offset(mean, std):
     x = rng.normal(mean, std, size=(16, 3, 20, 20)).astype("f4")
     weight, bias = np.array([1, 2, -3], "f4"), np.array([0, 0.5, 2], "f4")
@@ -167,7 +165,7 @@ def test_accuracy_at_an_offset(mean, std):
     assert np.abs(y - reference.forward(x, weight, bias)).max() <= 4e-6 * 3
     true_mean, true_var = reference.statistics(x)
     n = x.size // 3
-    np.testing.assert_allclose(running_mean, true_mean.astype(float), rtol=1e-7)
+    np.testing.assert_allclose(running_mean, true_mean.astype(float), rtol=1e-7, atol=1e-7 * std)
     np.testing.assert_allclose(running_var, (true_var * n / (n - 1)).astype(float), rtol=1e-6)
 
 

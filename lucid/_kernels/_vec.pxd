@@ -50,6 +50,25 @@ cdef extern from "reduce.h" nogil:
         int root
 
 
+cdef extern from "batch_norm.h" nogil:
+    ctypedef struct lucid_array:
+        char *data
+        const ptrdiff_t *strides
+        lucid_type type
+        int swap
+        int aligned
+    ctypedef struct lucid_vector:
+        char *data
+        ptrdiff_t stride
+        lucid_type type
+        int swap
+    ctypedef struct lucid_channels:
+        const lucid_kernels *kernels
+        int ndim
+        int axis
+        const ptrdiff_t *shape
+
+
 # The drivers over the active provider table. Other modules call them through these, so that the
 # table and the thread layer exist once.
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
@@ -58,5 +77,28 @@ cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *li
                      cnp.npy_intp *strides) noexcept nogil
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil
 
+# These set of.kernels.
+cdef int batch_norm_forward(lucid_channels *of, lucid_array x, lucid_vector weight,
+                            lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                            double momentum, double eps, lucid_array y, double *mean,
+                            double *rstd) noexcept nogil
+cdef int batch_norm_inference(lucid_channels *of, lucid_array x, lucid_vector weight,
+                              lucid_vector bias, lucid_vector running_mean,
+                              lucid_vector running_var, double eps, lucid_array y, double *mean,
+                              double *rstd) noexcept nogil
+cdef int batch_norm_backward(lucid_channels *of, lucid_array dy, lucid_array x, lucid_vector weight,
+                             lucid_vector mean, lucid_vector rstd, int training, lucid_array dx,
+                             lucid_vector dweight, lucid_vector dbias) noexcept nogil
+cdef int batch_norm_double_backward(lucid_channels *of, lucid_array v, lucid_vector w,
+                                    lucid_vector u, lucid_array dy, lucid_array x,
+                                    lucid_vector weight, lucid_vector mean, lucid_vector rstd,
+                                    int training, lucid_array to_dy, lucid_array to_x,
+                                    lucid_vector to_weight) noexcept nogil
+
 # The lucid_type of a NumPy type number, -1 for types that the kernels do not take.
 cdef int type_of(int type_num) noexcept
+
+# An uninitialised array. `strides` may be NULL: C order. Large ones get their memory from the
+# cache of memory.h, small ones from NumPy as usual.
+cdef object new_array(int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, int type_num)
+cdef cnp.npy_intp item_size(int type_num)

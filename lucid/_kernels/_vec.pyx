@@ -7,6 +7,9 @@ import os
 import sys
 
 cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF
+from libc.string cimport memset, strcpy
 
 
 cnp.import_array()
@@ -27,10 +30,55 @@ cdef extern from "layout.h" nogil:
 cdef extern from "reduce.h" nogil:
     int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *reduction)
 
+cdef extern from "batch_norm.h" nogil:
+    int lucid_batch_norm_forward(
+        const lucid_channels *of, lucid_array x, lucid_vector weight, lucid_vector bias,
+        lucid_vector running_mean, lucid_vector running_var, double momentum, double eps,
+        lucid_array y, double *mean, double *rstd)
+    int lucid_batch_norm_inference(
+        const lucid_channels *of, lucid_array x, lucid_vector weight, lucid_vector bias,
+        lucid_vector running_mean, lucid_vector running_var, double eps, lucid_array y,
+        double *mean, double *rstd)
+    int lucid_batch_norm_backward(
+        const lucid_channels *of, lucid_array dy, lucid_array x, lucid_vector weight,
+        lucid_vector mean, lucid_vector rstd, int training, lucid_array dx, lucid_vector dweight,
+        lucid_vector dbias)
+    int lucid_batch_norm_double_backward(
+        const lucid_channels *of, lucid_array v, lucid_vector w, lucid_vector u, lucid_array dy,
+        lucid_array x, lucid_vector weight, lucid_vector mean, lucid_vector rstd, int training,
+        lucid_array to_dy, lucid_array to_x, lucid_vector to_weight)
+
 cdef extern from "parallel.h" nogil:
     int lucid_num_threads()
     void lucid_set_num_threads(int n)
     void lucid_parallel_init(int cpus)
+
+cdef extern from "memory.h" nogil:
+    void *lucid_memory_take(size_t size)
+    void lucid_memory_give(void *memory)
+    void *lucid_memory_resize(void *memory, size_t size)
+    void lucid_memory_clear()
+    void lucid_memory_set_limit(size_t bytes)
+    size_t lucid_memory_limit()
+    size_t lucid_memory_cached()
+    void lucid_memory_init(size_t limit)
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct PyDataMemAllocator:
+        void *ctx
+        void *(*malloc)(void *ctx, size_t size) noexcept nogil
+        void *(*calloc)(void *ctx, size_t count, size_t size) noexcept nogil
+        void *(*realloc)(void *ctx, void *memory, size_t size) noexcept nogil
+        void (*free)(void *ctx, void *memory, size_t size) noexcept nogil
+    ctypedef struct PyDataMem_Handler:
+        char name[127]
+        unsigned char version
+        PyDataMemAllocator allocator
+    object PyDataMem_SetHandler(object handler)
+    object PyArray_NewFromDescr(type subtype, cnp.dtype descr, int nd, const cnp.npy_intp *dims,
+                                const cnp.npy_intp *strides, void *data, int flags, object obj)
+    object PyArray_EMPTY(int nd, cnp.npy_intp *dims, int typenum, int fortran)
+    cnp.dtype PyArray_DescrFromType(int typenum)
 
 
 cdef extern from *:
@@ -53,7 +101,8 @@ _provider = None
 _isa = None
 
 # Primitives of the table, for show_config.
-PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "unpack")
+PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack",
+              "channel_sums", "channel_affine", "pack")
 
 
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
@@ -70,6 +119,41 @@ cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *li
 
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil:
     return lucid_reduce(_active, reduction)
+
+
+cdef int batch_norm_forward(lucid_channels *of, lucid_array x, lucid_vector weight,
+                            lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                            double momentum, double eps, lucid_array y, double *mean,
+                            double *rstd) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_forward(of, x, weight, bias, running_mean, running_var, momentum, eps,
+                                    y, mean, rstd)
+
+
+cdef int batch_norm_inference(lucid_channels *of, lucid_array x, lucid_vector weight,
+                              lucid_vector bias, lucid_vector running_mean,
+                              lucid_vector running_var, double eps, lucid_array y, double *mean,
+                              double *rstd) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_inference(of, x, weight, bias, running_mean, running_var, eps, y, mean,
+                                      rstd)
+
+
+cdef int batch_norm_backward(lucid_channels *of, lucid_array dy, lucid_array x, lucid_vector weight,
+                             lucid_vector mean, lucid_vector rstd, int training, lucid_array dx,
+                             lucid_vector dweight, lucid_vector dbias) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_backward(of, dy, x, weight, mean, rstd, training, dx, dweight, dbias)
+
+
+cdef int batch_norm_double_backward(lucid_channels *of, lucid_array v, lucid_vector w,
+                                    lucid_vector u, lucid_array dy, lucid_array x,
+                                    lucid_vector weight, lucid_vector mean, lucid_vector rstd,
+                                    int training, lucid_array to_dy, lucid_array to_x,
+                                    lucid_vector to_weight) noexcept nogil:
+    of.kernels = _active
+    return lucid_batch_norm_double_backward(of, v, w, u, dy, x, weight, mean, rstd, training, to_dy,
+                                            to_x, to_weight)
 
 
 # NumPy's type number of ml_dtypes' bfloat16, once seen.
@@ -267,5 +351,139 @@ def set_num_threads(n):
     lucid_set_num_threads(min(n, 1 << 20))
 
 
+# ---- memory of large results -----------------------------------------------------------------
+
+# Below this many bytes the system's allocator keeps pages itself, and switching handlers costs
+# more than it saves.
+cdef enum:
+    CACHED_BYTES = 1 << 20
+
+
+cdef void *_malloc(void *ctx, size_t size) noexcept nogil:
+    return lucid_memory_take(size)
+
+
+cdef void *_calloc(void *ctx, size_t count, size_t size) noexcept nogil:
+    cdef void *memory
+    if size and count > <size_t>-1 // size:
+        return NULL
+    memory = lucid_memory_take(count * size)
+    if memory != NULL:
+        memset(memory, 0, count * size)
+    return memory
+
+
+cdef void *_realloc(void *ctx, void *memory, size_t size) noexcept nogil:
+    return lucid_memory_resize(memory, size)
+
+
+cdef void _free(void *ctx, void *memory, size_t size) noexcept nogil:
+    lucid_memory_give(memory)
+
+
+# NEP 49. Arrays keep the handler they were made with, for as long as they live.
+cdef PyDataMem_Handler _handler
+strcpy(_handler.name, b"lucid")
+_handler.version = 1
+_handler.allocator = PyDataMemAllocator(NULL, _malloc, _calloc, _realloc, _free)
+cdef object _capsule = PyCapsule_New(&_handler, "mem_handler", NULL)
+
+
+cdef cnp.npy_intp item_size(int type_num):
+    return cnp.PyDataType_ELSIZE(PyArray_DescrFromType(type_num))
+
+
+cdef object new_array(int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, int type_num):
+    cdef cnp.dtype descr = PyArray_DescrFromType(type_num)
+    cdef cnp.npy_intp size = cnp.PyDataType_ELSIZE(descr)
+    cdef object before, array
+    cdef int i
+    for i in range(nd):
+        size *= dims[i]
+    Py_INCREF(descr)  # PyArray_NewFromDescr takes a reference
+    if size < CACHED_BYTES:
+        return PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
+    before = PyDataMem_SetHandler(_capsule)
+    try:
+        array = PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
+    finally:
+        PyDataMem_SetHandler(before)
+    return array
+
+
+def clear_cache():
+    """Give the memory kept for future results back to the system.
+
+    Results of a megabyte or more return their memory to a cache when they are freed, so that a
+    loop does not wait for fresh pages in each round.
+
+    Examples
+    --------
+    >>> import lucid
+    >>> lucid.clear_cache()
+    >>> lucid.cache_info()["bytes"]
+    0
+    """
+    with nogil:
+        lucid_memory_clear()
+
+
+def set_cache_limit(n_bytes):
+    """Bound the memory kept for future results, in bytes; 0 keeps none.
+
+    Parameters
+    ----------
+    n_bytes : int
+        At least 0. At import it is 512 MiB, or an eighth of the machine's memory if that is less.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `n_bytes` is not an integer, or negative.
+
+    Examples
+    --------
+    >>> import lucid
+    >>> before = lucid.cache_info()["limit"]
+    >>> lucid.set_cache_limit(0)
+    >>> lucid.set_cache_limit(before)
+    """
+    if isinstance(n_bytes, bool) or not hasattr(n_bytes, "__index__"):
+        raise TypeError(f"set_cache_limit: n_bytes must be an integer, got {n_bytes!r}")
+    n_bytes = n_bytes.__index__()
+    if n_bytes < 0:
+        raise ValueError(f"set_cache_limit: n_bytes must be at least 0, got {n_bytes}")
+    cdef size_t limit = min(n_bytes, sys.maxsize)
+    with nogil:
+        lucid_memory_set_limit(limit)
+
+
+def cache_info():
+    """Bytes kept for future results, and their limit.
+
+    Returns
+    -------
+    dict
+        ``{"bytes": int, "limit": int}``.
+
+    Examples
+    --------
+    >>> import lucid
+    >>> info = lucid.cache_info()
+    >>> info["bytes"] <= info["limit"]
+    True
+    """
+    return {"bytes": lucid_memory_cached(), "limit": lucid_memory_limit()}
+
+
+def _default_limit():
+    limit = 512 << 20
+    try:
+        return min(limit, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
+    except (AttributeError, OSError, ValueError):
+        return limit
+
+
+lucid_memory_init(_default_limit())
 lucid_parallel_init(_usable_cpus())
 activate()

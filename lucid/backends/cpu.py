@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from .._kernels.batch_norm import (
+    backward as batch_norm_backward,
+    double_backward as batch_norm_double_backward,
+    forward as batch_norm_forward,
+    inference as batch_norm_inference,
+)
 from .._kernels.mean import mean, mean_var as _mean_var
+
+__all__ = [
+    "batch_norm_backward",
+    "batch_norm_double_backward",
+    "batch_norm_forward",
+    "batch_norm_inference",
+    "mean_var",
+    "name",
+    "reduce_mean",
+]
 
 name = "cpu"
 

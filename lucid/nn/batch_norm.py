@@ -90,10 +90,10 @@ class _BatchNorm(Module):
 
     def extra_repr(self):
         """Arguments of the constructor."""
-        bias = ", bias=False" if self.affine and self.bias is None else ""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}{bias}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from lucid._tensor import Tensor
 from lucid.autograd import Function, OpSchema
+from lucid.backends import namespace
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -52,9 +53,8 @@ class Relu(Function):
     @staticmethod
     def forward(ctx, x):
         """NaN stays NaN."""
-        y = np.maximum(x, 0)
         ctx.save_for_backward(x > 0)
-        return y
+        return namespace(x).maximum(x, 0)
 
     @staticmethod
     def backward(ctx, g):

@@ -23,7 +23,7 @@ class Sequential(Module):
     >>> nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU())
     Sequential(
       (0): Linear(in_features=4, out_features=8, bias=True)
-      (1): BatchNorm1d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+      (1): BatchNorm1d(8, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
       (2): ReLU()
     )
     """

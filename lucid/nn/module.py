@@ -62,7 +62,7 @@ class Module:
     ...
     ...     def forward(self, x):
     ...         return x * self.factor
-    >>> Scale()(np.arange(3, dtype=np.float32)).numpy()
+    >>> Scale()(np.arange(3, dtype=np.float32)).detach().numpy()
     array([0., 2., 4.], dtype=float32)
     """
 

@@ -1,5 +1,8 @@
 """Batch normalization with gradients of first and second order.
 
+The public function is that of `lucid._kernels.batch_norm`, which calls the one here for everything
+but plain arguments.
+
 Each order is one call to the backend, whose kernels hold the per-channel algebra; this file holds
 what every backend shares: the checks, the graph, and what the graph keeps. That is x itself, never
 a normalized copy, and private copies of the numbers per channel, so that an optimizer may write to
@@ -15,15 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
+from lucid._kernels.batch_norm import batch_norm, bind
 from lucid._tensor import Tensor, constant, is_floating, share_version, to_array
-from lucid.autograd.function import AmpPolicy, Function, OpSchema, cast_inputs
-from lucid.backends import backend_of
+from lucid.autograd import AmpPolicy, Function, OpSchema
+from lucid.autograd.schema import cast_inputs
+from lucid.backends import backend_of, cpu, namespace
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd", "batch_norm"]
 
 _VECTORS = ("weight", "bias", "running_mean", "running_var")
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def batch_norm(
+def _general_batch_norm(
     input,
     running_mean,
     running_var,
@@ -103,31 +110,31 @@ def batch_norm(
     mean = _buffer("running_mean", running_mean)
     var = _buffer("running_var", running_var)
     channel_axis = _check(x, training, momentum, eps, channel_axis)
+    kind, expected = x.__class__, (x.shape[channel_axis],)
     vectors = [gamma, beta, mean, var]
-    expected = (x.shape[channel_axis],)
     for i, v in enumerate(vectors):
-        if v is not None and (v.shape != expected or v.dtype not in _FLOATS):
-            vectors[i] = _vector(_VECTORS[i], v, expected, channel_axis)
-    gamma, beta, mean, var = vectors
+        if v is not None and (
+            v.__class__ is not kind or v.shape != expected or v.dtype not in _FLOATS
+        ):
+            vectors[i] = _vector(_VECTORS[i], v, x, channel_axis)
     _check_running(mean, var, training)
-    if x.dtype not in _FLOATS:
-        x = _floating(x)
+    operands = [x if x.dtype in _FLOATS else _floating(x), *vectors[:2]]
 
-    options = mean, var, training, momentum, eps, channel_axis
     function = _BY_RANK[x.ndim]
-    tensors = isinstance(input, Tensor), isinstance(weight, Tensor), isinstance(bias, Tensor)
-    if True in tensors:
-        y = function.apply(
-            input if tensors[0] and input.data is x else x,
-            weight if tensors[1] and weight.data is gamma else gamma,
-            bias if tensors[2] and bias.data is beta else beta,
-            options,
-        )
+    options = mean, var, training, momentum, eps, channel_axis
+    traced = False
+    for i, t in enumerate((input, weight, bias)):
+        if isinstance(t, Tensor):
+            traced = True
+            if t.data is operands[i]:  # else it was converted, from a dtype that has no gradient
+                operands[i] = t
+    if traced:
+        y = function.apply(*operands, options)
     else:
-        y = _normalize(*cast_inputs(function.schema_v1, x, gamma, beta), *options)[0]
+        y = _normalize(*cast_inputs(function.schema_v1, *operands), *options)[0]
     if training:
         for buffer in (running_mean, running_var):
-            if buffer.__class__ is Tensor:
+            if isinstance(buffer, Tensor):
                 share_version(buffer)[0] += 1
     return y
 
@@ -200,12 +207,17 @@ def _check_number(name: str, value: Any, rule: str, holds) -> None:
         raise error(f"batch_norm: {name} must be {rule}, got {value!r}")
 
 
-def _vector(name: str, v: Any, expected: tuple[int], channel_axis: int) -> Any:
+def _vector(name: str, v: Any, x: Any, channel_axis: int) -> Any:
     """Check one value per channel; integers will do for numbers that are only read."""
-    if v.shape != expected:
+    if namespace(v) is not namespace(x):
+        devices = ["cpu" if namespace(a) is np else "gpu" for a in (x, v)]
+        raise TypeError(
+            f"batch_norm: {name} must be on the device of input, {devices[0]}, got {devices[1]}"
+        )
+    if v.shape != (x.shape[channel_axis],):
         raise ValueError(
-            f"batch_norm: {name} must have shape {expected} to match axis {channel_axis} of input, "
-            f"got {v.shape}"
+            f"batch_norm: {name} must have shape {(x.shape[channel_axis],)} to match axis "
+            f"{channel_axis} of input, got {v.shape}"
         )
     if _is_normalizable(v.dtype):
         return v
@@ -245,9 +257,13 @@ def _check_running(mean: Any, var: Any, training: bool) -> None:
 # ---------------------------------------------------------------------------- the graph
 
 
+def _backend(x):
+    return cpu if x.__class__ is np.ndarray else backend_of(x)
+
+
 def _normalize(x, weight, bias, running_mean, running_var, training, momentum, eps, channel_axis):
     """One fused call: ``y, mean, rstd``."""
-    backend = backend_of(x)
+    backend = _backend(x)
     if training:
         return backend.batch_norm_forward(
             x, weight, bias, running_mean, running_var, momentum, eps, channel_axis
@@ -258,7 +274,7 @@ def _normalize(x, weight, bias, running_mean, running_var, training, momentum, e
 
 
 class BatchNormNd(Function):
-    """Batch normalization; `of_rank` gives it its names."""
+    """Batch normalization; `_of_rank` gives it its names."""
 
     fresh_grads = True
     derivative: type[Function]
@@ -267,12 +283,11 @@ class BatchNormNd(Function):
     def forward(ctx, x, weight, bias, options):
         """Normalize `x`; `options` are the arguments of `_normalize` after ``bias``."""
         y, ctx.saved_mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
-        _, _, ctx.training, _, ctx.eps, axis = options
+        *_, ctx.training, _, ctx.eps, ctx.channel_axis = options
         shape = x.shape
-        ctx.channel_axis = axis
-        ctx.channels = shape[axis]
-        ctx.batch = shape[0 if axis else 1]
-        ctx.spatial = math.prod(shape) // max(ctx.batch * ctx.channels, 1)
+        ctx.channels = channels = shape[ctx.channel_axis]
+        ctx.batch = batch = shape[0 if ctx.channel_axis else 1]
+        ctx.spatial = x.size // (batch * channels or 1)
         if True in ctx.needs_input_grad:
             ctx.save_for_backward(x, _private(weight), _private(bias))
         return y
@@ -288,8 +303,8 @@ class BatchNormNd(Function):
             weight._edge = ctx.edges[1]
         needs = ctx.needs_input_grad[:3]
         options = bias, ctx.saved_mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
-        found = iter(ctx.function.derivative.apply(g, x, weight, options))
-        return (*[next(found) if need else None for need in needs], None)
+        found = ctx.function.derivative.apply(g, x, weight, options)
+        return (*_where_needed(needs, found), None)
 
 
 class BatchNormNdGrad(Function):
@@ -303,22 +318,21 @@ class BatchNormNdGrad(Function):
     def forward(ctx, g, x, weight, options):
         """Make one fused call."""
         bias, mean, rstd, training, channel_axis, needs = options
-        gradients = backend_of(x).batch_norm_backward(
+        found = _backend(x).batch_norm_backward(
             g, x, weight, bias, mean, rstd, training, channel_axis, needs
         )
         ctx.needs, ctx.options = needs, (mean, rstd, training, channel_axis)
         ctx.save_for_backward(g, x, weight)
-        return tuple([d for d in gradients if d is not None])
+        return tuple([d for d in found if d is not None])
 
     @staticmethod
     def backward(ctx, *cotangents):
         """Hand over to the derivative, a Function of the cotangents and all that it depends on."""
-        given = iter(cotangents)
-        vwu = [next(given) if need else None for need in ctx.needs]
+        vwu = _where_needed(ctx.needs, cotangents)
         needs = ctx.needs_input_grad[:3]
         options = *ctx.options, needs
-        found = iter(ctx.function.derivative.apply(*vwu, *ctx.saved_tensors, options))
-        return (*[next(found) if need else None for need in needs], None)
+        found = ctx.function.derivative.apply(*vwu, *ctx.saved_tensors, options)
+        return (*_where_needed(needs, found), None)
 
 
 class BatchNormNdGradGrad(Function):
@@ -327,14 +341,22 @@ class BatchNormNdGradGrad(Function):
     @staticmethod
     def forward(ctx, v, w, u, g, x, weight, options):
         """Make one fused call for the gradients to ``g``, ``x`` and ``weight``."""
-        gradients = backend_of(x).batch_norm_double_backward(v, w, u, g, x, weight, *options)
-        return tuple([d for d in gradients if d is not None])
+        found = _backend(x).batch_norm_double_backward(v, w, u, g, x, weight, *options)
+        return tuple([d for d in found if d is not None])
 
     @staticmethod
     def backward(ctx, *_):
         """Refuse, since silence would be a wrong number."""
         operation = ctx.schema_v1.name.removesuffix("_grad_grad")
         raise NotImplementedError(f"{operation}: derivatives of third order are not implemented")
+
+
+def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
+    """Put the values, of which there are only the needed ones, in their places."""
+    if len(values) == len(needs):
+        return values
+    given = iter(values)
+    return tuple([next(given) if need else None for need in needs])
 
 
 def _private(vector: Any) -> Tensor | None:
@@ -359,3 +381,6 @@ BatchNorm1d = _of_rank("1d", "batch_norm1d")
 BatchNorm2d = _of_rank("2d", "batch_norm")
 BatchNorm3d = _of_rank("3d", "batch_norm3d")
 _BY_RANK = {2: BatchNorm1d, 3: BatchNorm1d, 4: BatchNorm2d, 5: BatchNorm3d}
+
+batch_norm.__doc__ = _general_batch_norm.__doc__
+bind(_general_batch_norm)

@@ -224,7 +224,9 @@ def _general_spread(name, x, axis, dtype, out, ddof, keepdims, where, mean, corr
         ddof, correction = correction, None
     if _is_traced(x):
         if correction is not None:
-            raise ValueError(f"{name}: ddof and correction can't both be given, got {ddof}, {correction}")
+            raise ValueError(
+                f"{name}: ddof and correction can't both be given, got {ddof}, {correction}"
+            )
         refuse(name, mean=mean)
         (x,) = _differentiable(name, x, dtype, out, where)
         result = _general_mean_var(x, axis, correction=ddof, keepdims=keepdims)[1]
@@ -261,7 +263,9 @@ def _general_mean_var(x, axis=None, *, correction=0, keepdims=False):
         axes = axes_of(axis, x.ndim)
         if isinstance(x, Tensor):
             return MeanVar.apply(x, axes, correction, keepdims)
-        return backend_of(x).mean_var(*cast_inputs(MeanVar.schema_v1, x), axes, correction, keepdims)
+        return backend_of(x).mean_var(
+            *cast_inputs(MeanVar.schema_v1, x), axes, correction, keepdims
+        )
     (x,) = cast_inputs(MeanVar.schema_v1, x)
     array = _kernel_array(x)
     axes = None if array is None else _axes(axis, array.ndim)

@@ -59,4 +59,30 @@ static inline uint16_t lucid_double_to_bfloat(double x) {
     return lucid_round_16(x, 7, 127);
 }
 
+static inline uint32_t lucid_float_to_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+
+/* The same from float, without branches, so that loops vectorise. */
+static inline uint16_t lucid_float_to_half(float x) {
+    uint32_t bits = lucid_float_to_bits(x), a = bits & 0x7fffffff;
+    uint32_t normal = (a + 0xfff + (a >> 13 & 1) - (112u << 23)) >> 13;
+    /* The last place of 0.5 is that of a subnormal half: the addition rounds. */
+    uint32_t subnormal =
+        lucid_float_to_bits(lucid_bits_to_float(a) + 0.5f) - lucid_float_to_bits(0.5f);
+    uint32_t h = a < (113u << 23) ? subnormal : normal;
+    h = a >= 0x477ff000 ? 0x7c00 : h; /* 65520 and more round to inf */
+    h = a > 0x7f800000 ? 0x7e00 : h;
+    return (uint16_t)((bits >> 16 & 0x8000) | h);
+}
+
+static inline uint16_t lucid_float_to_bfloat(float x) {
+    uint32_t bits = lucid_float_to_bits(x);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = (bits >> 16 & 0x8000) | 0x7fc0;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
 #endif

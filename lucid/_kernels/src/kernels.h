@@ -51,10 +51,48 @@ typedef struct {
                              lucid_moments out);                                              \
         void (*moments_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n,               \
                              lucid_moments out);                                              \
+        /* (hi + lo) / count, rounded to T; returns 0 if one is infinite or NaN. */           \
+        int (*means)(const double *hi, const double *lo, size_t n, double count, T *out);     \
     } NAME;
 
 LUCID_ENTRIES(float, lucid_entries_f32)
 LUCID_ENTRIES(double, lucid_entries_f64)
+
+/* A tile of a batch normalization: `rows` runs of n contiguous elements of each operand. Row r of an
+ * operand begins `step` elements after row r - 1. In `rows` entries each row is a channel, in `cols`
+ * entries each column is one. */
+typedef struct {
+    const void *in[3]; /* x, g, v; NULL from the first that an order does not read */
+    void *out[2];      /* NULL if not wanted; never memory that is read */
+    ptrdiff_t in_step[3], out_step[2];
+    size_t rows, n;
+} lucid_tile;
+
+#define LUCID_LANES 16 /* partial sums that a row's elements are dealt to */
+#define LUCID_CHAIN 8  /* additions in the element type before a partial sum is widened */
+#define LUCID_TERMS 5  /* sums of order 2; orders 0 and 1 have 2 */
+
+/* Channel sums, added to `sums`. With d = x - shift, order 0: d, d d; 1: g, g d; 2: g, v, g d, v d,
+ * v g. In rows, sum t of channel c is sums[(c * terms + t) * LUCID_LANES + lane]; in cols,
+ * sums[t * pitch + c]. Both start afresh in each tile, so tiles are split at multiples of
+ * LUCID_LANES * LUCID_CHAIN elements of a row, of LUCID_CHAIN rows of columns. */
+typedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, double *sums,
+                                   size_t pitch);
+
+/* Channel affine. Coefficient k of channel c is coefficients[k * pitch + c]; with d = x - q0,
+ * order 0: q1 d + q2; 1: q1 g + (q2 d + q3);
+ * order 2: q1 v + (q2 d + q3) and (q4 g + q5 v) + (q6 d + q7). */
+typedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coefficients,
+                                     size_t pitch);
+
+/* Entries by order. Shift and coefficients have the type that the entries compute in. */
+typedef struct {
+    lucid_channel_sums sums_rows[3], sums_cols[3];
+    lucid_channel_affine affine_rows[3], affine_cols[3];
+} lucid_channel_entries;
+
+/* Round n floats or doubles to elements that lie `stride` bytes apart. */
+typedef void (*lucid_pack)(const void *values, char *out, ptrdiff_t stride, size_t n);
 
 /* Unpack n elements that lie `stride` bytes apart, byte-swapped if `swap`, to float or double. */
 typedef void (*lucid_unpack)(const char *x, ptrdiff_t stride, size_t n, int swap, void *out);
@@ -64,6 +102,9 @@ typedef struct {
     lucid_entries_f64 f64;
     /* To float for types that float holds exactly, to double for the others. */
     lucid_unpack unpack[LUCID_TYPES];
+    /* float computed in float, double in double, and float computed in double. */
+    lucid_channel_entries channel_f32, channel_f64, channel_wide;
+    lucid_pack pack[LUCID_BFLOAT16 + 1]; /* from double to float64, from float to the others */
 } lucid_kernels;
 
 #define LUCID_BLOCK 2048   /* elements of a row handled at once: 16 KB of doubles, half of L1 */

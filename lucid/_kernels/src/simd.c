@@ -1,9 +1,12 @@
 /* The `simd` provider for one instruction set: the table LUCID_ISA_TABLE(isa). */
+#include <math.h>
+
 #include "half.h"
 #include "kernels.h"
 #include "vec.h"
 
 #include "unpack.h"
+#include "pack.h"
 
 #define TYPE float
 #define COMPENSATED 0
@@ -21,15 +24,55 @@
 #undef COMPENSATED
 #undef NAME
 
+#define TYPE float
+#define WORK float
+#define BITS int32_t
+#define NAME(x) x##_f32
+#include "batch_norm_entries.h"
+#undef TYPE
+#undef WORK
+#undef BITS
+#undef NAME
+
+#define TYPE double
+#define WORK double
+#define BITS int64_t
+#define NAME(x) x##_f64
+#include "batch_norm_entries.h"
+#undef TYPE
+#undef WORK
+#undef BITS
+#undef NAME
+
+#define TYPE float
+#define WORK double
+#define BITS int64_t
+#define NAME(x) x##_wide
+#include "batch_norm_entries.h"
+#undef TYPE
+#undef WORK
+#undef BITS
+#undef NAME
+
+#define CHANNEL(s)                                                                            \
+    {{sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},                                     \
+     {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s},                                     \
+     {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s},                               \
+     {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}}
+
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 
 extern const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA);
 
 const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
-    .f32 = {sum_rows_f32, sum_cols_f32, moments_rows_f32, moments_cols_f32},
-    .f64 = {sum_rows_f64, sum_cols_f64, moments_rows_f64, moments_cols_f64},
+    .f32 = {sum_rows_f32, sum_cols_f32, moments_rows_f32, moments_cols_f32, means_f32},
+    .f64 = {sum_rows_f64, sum_cols_f64, moments_rows_f64, moments_cols_f64, means_f64},
     .unpack = {unpack_float32, unpack_float64, unpack_float16, unpack_bfloat16, unpack_bool,
                unpack_int8, unpack_uint8, unpack_int16, unpack_uint16, unpack_int32, unpack_uint32,
                unpack_int64, unpack_uint64},
+    .channel_f32 = CHANNEL(f32),
+    .channel_f64 = CHANNEL(f64),
+    .channel_wide = CHANNEL(wide),
+    .pack = {pack_float32, pack_float64, pack_float16, pack_bfloat16},
 };

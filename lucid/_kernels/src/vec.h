@@ -72,6 +72,21 @@ INLINE vd vd_widen(const float *p) {
 #endif
 }
 
+INLINE void vd_narrow(float *p, vd v) {
+    *(vh_any *)p = __builtin_convertvector(v, vh);
+}
+/* The first and the last VD floats of a vector, widened. */
+INLINE vd vf_low(vf v) {
+    vh h;
+    memcpy(&h, &v, sizeof h);
+    return __builtin_convertvector(h, vd);
+}
+INLINE vd vf_high(vf v) {
+    vh h;
+    memcpy(&h, (char *)&v + sizeof h, sizeof h);
+    return __builtin_convertvector(h, vd);
+}
+
 /* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
 #define TWO_SUM(s, e, x)                        \
     do {                                        \

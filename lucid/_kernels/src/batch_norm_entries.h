@@ -1,0 +1,360 @@
+/* Bodies of the channel entries over TYPE, the type in memory, WORK, the type computed in, and BITS,
+ * the signed integer as wide as WORK. */
+
+#define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0, j##_end = (N); j < j##_end; j++)
+
+#define vw NAME(vw)
+#define vb NAME(vb)
+typedef WORK vw __attribute__((vector_size(VBYTES)));
+typedef BITS vb __attribute__((vector_size(VBYTES)));
+
+#define VW (VBYTES / (int)sizeof(WORK))
+#define NV (LUCID_LANES / VW)
+#define DOUBLES (sizeof(WORK) == 4 ? 2 : 1) /* vectors of double that hold the elements of a vw */
+#define SET(s) ((WORK)(s) - (vw){0})
+#define LOAD NAME(load)
+#define STORE NAME(store)
+
+INLINE vw NAME(load)(const TYPE *p) {
+    vw v;
+    if (sizeof(TYPE) < sizeof(WORK)) {
+        vd w = vd_widen((const float *)p);
+        memcpy(&v, &w, sizeof v);
+    } else {
+        memcpy(&v, p, sizeof v);
+    }
+    return v;
+}
+
+INLINE void NAME(store)(TYPE *p, vw v) {
+    if (sizeof(TYPE) < sizeof(WORK)) {
+        vd w;
+        memcpy(&w, &v, sizeof w);
+        vd_narrow((float *)p, w);
+    } else {
+        memcpy(p, &v, sizeof v);
+    }
+}
+
+INLINE vw NAME(load_work)(const WORK *p) {
+    vw v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Add a vector to the DOUBLES vectors at s. */
+INLINE void NAME(promote)(vd *s, vw u) {
+    if (sizeof(WORK) == 4) {
+        vf f;
+        memcpy(&f, &u, sizeof f);
+        s[0] += vf_low(f);
+        s[1] += vf_high(f);
+    } else {
+        vd d;
+        memcpy(&d, &u, sizeof d);
+        s[0] += d;
+    }
+}
+
+/* ---- Channel sums ---- */
+
+#define TERMS(order) ((order) == 2 ? LUCID_TERMS : 2)
+
+/* u += the terms of an element or a vector of elements. */
+#define ADD_TERMS(u, d, g, v, order) \
+    do {                             \
+        if ((order) == 0) {          \
+            (u)[0] += (d);           \
+            (u)[1] += (d) * (d);     \
+        } else {                     \
+            (u)[0] += (g);           \
+            if ((order) == 1) {      \
+                (u)[1] += (g) * (d); \
+            } else {                 \
+                (u)[1] += (v);       \
+                (u)[2] += (g) * (d); \
+                (u)[3] += (v) * (d); \
+                (u)[4] += (v) * (g); \
+            }                        \
+        }                            \
+    } while (0)
+
+INLINE void NAME(sum_step)(const TYPE *x, const TYPE *g, const TYPE *v, vw k,
+                           vw (*u)[LUCID_TERMS], const int order) {
+    EACH(j, NV) {
+        vw d = LOAD(x + j * VW) - k;
+        vw a = order > 0 ? LOAD(g + j * VW) : d, b = order > 1 ? LOAD(v + j * VW) : d;
+        ADD_TERMS(u[j], d, a, b, order);
+    }
+}
+
+static const BITS NAME(last)[2 * LUCID_LANES] = {
+    0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+    -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+/* The same for the last `keep` of LUCID_LANES elements alone. */
+INLINE void NAME(sum_last)(const TYPE *x, const TYPE *g, const TYPE *v, size_t keep, vw k,
+                           vw (*u)[LUCID_TERMS], const int order) {
+    EACH(j, NV) {
+        vb mask;
+        memcpy(&mask, NAME(last) + keep + j * VW, sizeof mask);
+        vw d = (vw)((vb)(LOAD(x + j * VW) - k) & mask);
+        vw a = order > 0 ? (vw)((vb)LOAD(g + j * VW) & mask) : d;
+        vw b = order > 1 ? (vw)((vb)LOAD(v + j * VW) & mask) : d;
+        ADD_TERMS(u[j], d, a, b, order);
+    }
+}
+
+INLINE void NAME(clear)(vw (*u)[LUCID_TERMS], const int order) {
+    EACH(j, NV) EACH(t, TERMS(order)) u[j][t] = (vw){0};
+}
+
+#define ND (LUCID_LANES / VD)
+
+INLINE void NAME(promote_all)(vd (*s)[ND], vw (*u)[LUCID_TERMS], const int order) {
+    EACH(t, TERMS(order)) EACH(j, NV) NAME(promote)(s[t] + j * DOUBLES, u[j][t]);
+}
+
+/* A remainder of a row is read again from LUCID_LANES elements before its end, masked; a row that
+ * is shorter is copied to the end of a buffer first. */
+INLINE void NAME(sum_row)(const TYPE *x, const TYPE *g, const TYPE *v, size_t n, WORK shift,
+                          double *sums, const int order) {
+    vd s[LUCID_TERMS][ND];
+    vw u[NV][LUCID_TERMS], k = SET(shift);
+    size_t i = 0, rest = n % LUCID_LANES;
+    EACH(t, TERMS(order)) EACH(j, ND) s[t][j] = vd_load(sums + t * LUCID_LANES + j * VD);
+    for (; i + LUCID_CHAIN * LUCID_LANES <= n; i += LUCID_CHAIN * LUCID_LANES) {
+        NAME(clear)(u, order);
+        EACH(c, LUCID_CHAIN)
+        NAME(sum_step)(x + i + c * LUCID_LANES, g + i + c * LUCID_LANES, v + i + c * LUCID_LANES, k,
+                       u, order);
+        NAME(promote_all)(s, u, order);
+    }
+    if (i < n) {
+        NAME(clear)(u, order);
+        for (; i + LUCID_LANES <= n; i += LUCID_LANES)
+            NAME(sum_step)(x + i, g + i, v + i, k, u, order);
+        if (rest && n >= LUCID_LANES) {
+            i = n - LUCID_LANES;
+            NAME(sum_last)(x + i, g + i, v + i, rest, k, u, order);
+        } else if (rest) {
+            TYPE ends[3][LUCID_LANES] = {{0}};
+            memcpy(ends[0] + LUCID_LANES - n, x, n * sizeof *x);
+            if (order > 0) memcpy(ends[1] + LUCID_LANES - n, g, n * sizeof *g);
+            if (order > 1) memcpy(ends[2] + LUCID_LANES - n, v, n * sizeof *v);
+            NAME(sum_last)(ends[0], ends[1], ends[2], rest, k, u, order);
+        }
+        NAME(promote_all)(s, u, order);
+    }
+    EACH(t, TERMS(order)) EACH(j, ND) vd_store(sums + t * LUCID_LANES + j * VD, s[t][j]);
+}
+
+INLINE void NAME(channel_sum_rows)(const lucid_tile *tile, const WORK *shift, double *sums,
+                           const int order) {
+    const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
+    for (size_t r = 0; r < tile->rows; r++, sums += TERMS(order) * LUCID_LANES) {
+        NAME(sum_row)(x, g, v, tile->n, shift[r], sums, order);
+        x += tile->in_step[0];
+        g += tile->in_step[order > 0 ? 1 : 0];
+        v += tile->in_step[order > 1 ? 2 : 0];
+    }
+}
+
+/* `rows` <= LUCID_CHAIN rows of columns. */
+INLINE void NAME(channel_sum_strip)(const lucid_tile *tile, size_t first, const size_t rows,
+                            const WORK *shift, double *sums, size_t pitch, const int order) {
+    const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0],
+                    vs = tile->in_step[order > 1 ? 2 : 0];
+    const TYPE *x = (const TYPE *)tile->in[0] + (ptrdiff_t)first * xs;
+    const TYPE *g = order > 0 ? (const TYPE *)tile->in[1] + (ptrdiff_t)first * gs : x;
+    const TYPE *v = order > 1 ? (const TYPE *)tile->in[2] + (ptrdiff_t)first * vs : x;
+    size_t n = tile->n, i = 0;
+    for (; i + VW <= n; i += VW) {
+        vw u[LUCID_TERMS], k = NAME(load_work)(shift + i);
+        EACH(t, TERMS(order)) u[t] = (vw){0};
+        _Pragma("GCC unroll 8") for (size_t r = 0; r < rows; r++) {
+            vw d = LOAD(x + (ptrdiff_t)r * xs + i) - k;
+            vw a = order > 0 ? LOAD(g + (ptrdiff_t)r * gs + i) : d;
+            vw b = order > 1 ? LOAD(v + (ptrdiff_t)r * vs + i) : d;
+            ADD_TERMS(u, d, a, b, order);
+        }
+        EACH(t, TERMS(order)) {
+            double *p = sums + t * pitch + i;
+            vd s[DOUBLES];
+            EACH(j, DOUBLES) s[j] = vd_load(p + j * VD);
+            NAME(promote)(s, u[t]);
+            EACH(j, DOUBLES) vd_store(p + j * VD, s[j]);
+        }
+    }
+    for (; i < n; i++) {
+        WORK u[LUCID_TERMS] = {0};
+        for (size_t r = 0; r < rows; r++) {
+            WORK d = (WORK)x[(ptrdiff_t)r * xs + (ptrdiff_t)i] - shift[i];
+            WORK a = order > 0 ? (WORK)g[(ptrdiff_t)r * gs + (ptrdiff_t)i] : d;
+            WORK b = order > 1 ? (WORK)v[(ptrdiff_t)r * vs + (ptrdiff_t)i] : d;
+            ADD_TERMS(u, d, a, b, order);
+        }
+        EACH(t, TERMS(order)) sums[t * pitch + i] += (double)u[t];
+    }
+}
+
+INLINE void NAME(channel_sum_cols)(const lucid_tile *tile, const WORK *shift, double *sums, size_t pitch,
+                              const int order) {
+    size_t r = 0;
+    for (; r + LUCID_CHAIN <= tile->rows; r += LUCID_CHAIN)
+        NAME(channel_sum_strip)(tile, r, LUCID_CHAIN, shift, sums, pitch, order);
+    if (r < tile->rows) NAME(channel_sum_strip)(tile, r, tile->rows - r, shift, sums, pitch, order);
+}
+
+/* ---- Channel affine ---- */
+
+#define COEFFICIENTS(order) ((order) == 0 ? 3 : (order) == 1 ? 4 : 8)
+
+/* Outputs of an element or a vector of elements. */
+#define FIRST(x, g, v, q, order)                                            \
+    ((order) == 0   ? ((x) - (q)[0]) * (q)[1] + (q)[2]                      \
+     : (order) == 1 ? (q)[1] * (g) + ((q)[2] * ((x) - (q)[0]) + (q)[3])     \
+                    : (q)[1] * (v) + ((q)[2] * ((x) - (q)[0]) + (q)[3]))
+#define SECOND(x, g, v, q) \
+    (((q)[4] * (g) + (q)[5] * (v)) + ((q)[6] * ((x) - (q)[0]) + (q)[7]))
+
+/* n elements of one row, where q are its coefficients; `which` is a mask of the outputs. A remainder
+ * of less than a vector is computed again with the elements before it. */
+INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *y, TYPE *z, size_t n,
+                             const WORK *q, const int order, const int which) {
+    if (n < (size_t)VW) {
+        for (size_t i = 0; i < n; i++) {
+            WORK a = (WORK)x[i], b = (WORK)g[i], c = (WORK)v[i];
+            (void)c;
+            if (which & 1) y[i] = (TYPE)(FIRST(a, b, c, q, order));
+            if (which & 2) z[i] = (TYPE)(SECOND(a, b, c, q));
+        }
+        return;
+    }
+    vw w[8];
+    EACH(k, COEFFICIENTS(order)) w[k] = SET(q[k]);
+    for (size_t i = 0;; i += VW) {
+        if (i + VW > n) {
+            if (i == n) break;
+            i = n - VW;
+        }
+        vw a = LOAD(x + i), b = order > 0 ? LOAD(g + i) : a, c = order > 1 ? LOAD(v + i) : a;
+        (void)c;
+        if (which & 1) STORE(y + i, FIRST(a, b, c, w, order));
+        if (which & 2) STORE(z + i, SECOND(a, b, c, w));
+    }
+}
+
+INLINE void NAME(channel_affine_rows)(const lucid_tile *tile, const WORK *q, size_t pitch,
+                                 const int order, const int which) {
+    const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
+    TYPE *y = tile->out[0], *z = tile->out[1];
+    for (size_t r = 0; r < tile->rows; r++) {
+        WORK c[8];
+        EACH(k, COEFFICIENTS(order)) c[k] = q[k * pitch + r];
+        NAME(affine_row)(x, g, v, y, z, tile->n, c, order, which);
+        x += tile->in_step[0];
+        g += tile->in_step[order > 0 ? 1 : 0];
+        v += tile->in_step[order > 1 ? 2 : 0];
+        if (which & 1) y += tile->out_step[0];
+        if (which & 2) z += tile->out_step[1];
+    }
+}
+
+/* ROWS rows of columns, which share the loads of their coefficients. */
+#define ROWS 4
+
+INLINE void NAME(affine_strip)(const lucid_tile *tile, size_t first, const size_t rows,
+                               const WORK *q, size_t pitch, const int order, const int which) {
+    const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0],
+                    vs = tile->in_step[order > 1 ? 2 : 0], ys = tile->out_step[0],
+                    zs = tile->out_step[1], at = (ptrdiff_t)first;
+    const TYPE *x = (const TYPE *)tile->in[0] + at * xs;
+    const TYPE *g = order > 0 ? (const TYPE *)tile->in[1] + at * gs : x;
+    const TYPE *v = order > 1 ? (const TYPE *)tile->in[2] + at * vs : x;
+    TYPE *y = which & 1 ? (TYPE *)tile->out[0] + at * ys : NULL;
+    TYPE *z = which & 2 ? (TYPE *)tile->out[1] + at * zs : NULL;
+    size_t n = tile->n, i = 0;
+    for (; i + VW <= n; i += VW) {
+        vw w[8];
+        EACH(k, COEFFICIENTS(order)) w[k] = NAME(load_work)(q + k * pitch + i);
+        _Pragma("GCC unroll 4") for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
+            vw a = LOAD(x + r * xs + i), b = order > 0 ? LOAD(g + r * gs + i) : a;
+            vw c = order > 1 ? LOAD(v + r * vs + i) : a;
+            (void)c;
+            if (which & 1) STORE(y + r * ys + i, FIRST(a, b, c, w, order));
+            if (which & 2) STORE(z + r * zs + i, SECOND(a, b, c, w));
+        }
+    }
+    for (; i < n; i++) {
+        WORK w[8];
+        EACH(k, COEFFICIENTS(order)) w[k] = q[k * pitch + i];
+        for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
+            WORK a = (WORK)x[r * xs + (ptrdiff_t)i], b = (WORK)g[r * gs + (ptrdiff_t)i];
+            WORK c = (WORK)v[r * vs + (ptrdiff_t)i];
+            (void)c;
+            if (which & 1) y[r * ys + (ptrdiff_t)i] = (TYPE)(FIRST(a, b, c, w, order));
+            if (which & 2) z[r * zs + (ptrdiff_t)i] = (TYPE)(SECOND(a, b, c, w));
+        }
+    }
+}
+
+INLINE void NAME(channel_affine_cols)(const lucid_tile *tile, const WORK *q, size_t pitch,
+                                 const int order, const int which) {
+    size_t r = 0;
+    for (; r + ROWS <= tile->rows; r += ROWS)
+        NAME(affine_strip)(tile, r, ROWS, q, pitch, order, which);
+    for (; r < tile->rows; r++)
+        NAME(affine_strip)(tile, r, 1, q, pitch, order, which);
+}
+
+/* ---- The entries ---- */
+
+#define ENTRIES(ORDER)                                                                           \
+    static void NAME(sums_rows_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
+                                        size_t pitch) {                                          \
+        (void)pitch;                                                                             \
+        NAME(channel_sum_rows)(tile, shift, sums, ORDER);                                                \
+    }                                                                                            \
+    static void NAME(sums_cols_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
+                                        size_t pitch) {                                          \
+        NAME(channel_sum_cols)(tile, shift, sums, pitch, ORDER);                                      \
+    }                                                                                            \
+    static void NAME(affine_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch) { \
+        if (ORDER < 2 || !tile->out[1])                                                          \
+            NAME(channel_affine_rows)(tile, q, pitch, ORDER, 1);                                      \
+        else if (tile->out[0])                                                                   \
+            NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                      \
+        else                                                                                     \
+            NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                      \
+    }                                                                                            \
+    static void NAME(affine_cols_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch) { \
+        if (ORDER < 2 || !tile->out[1])                                                          \
+            NAME(channel_affine_cols)(tile, q, pitch, ORDER, 1);                                      \
+        else if (tile->out[0])                                                                   \
+            NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                      \
+        else                                                                                     \
+            NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                      \
+    }
+
+ENTRIES(0)
+ENTRIES(1)
+ENTRIES(2)
+
+#undef EACH
+#undef vw
+#undef vb
+#undef VW
+#undef NV
+#undef ND
+#undef DOUBLES
+#undef SET
+#undef LOAD
+#undef STORE
+#undef TERMS
+#undef ADD_TERMS
+#undef COEFFICIENTS
+#undef FIRST
+#undef SECOND
+#undef ROWS
+#undef ENTRIES

@@ -1,0 +1,270 @@
+"""`Module`: its state, copies, modes and repr; `Sequential`, `Linear`."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+
+rng = np.random.default_rng(0)
+
+
+def network(seed=0):
+    return nn.Sequential(
+        nn.Linear(4, 5, rng=seed),
+        nn.BatchNorm1d(5),
+        nn.ReLU(),
+        nn.Sequential(nn.Linear(5, 3, bias=False, rng=seed)),
+    )
+
+
+KEYS = [
+    "0.weight",
+    "0.bias",
+    "1.weight",
+    "1.bias",
+    "1.running_mean",
+    "1.running_var",
+    "1.num_batches_tracked",
+    "3.0.weight",
+]
+
+
+class Tied(nn.Module):
+    """Two names for one layer."""
+
+    def __init__(self):
+        self.first = nn.Linear(3, 3, rng=0)
+        self.second = self.first
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_names_follow_pytorch():
+    model = network()
+    assert list(model.state_dict()) == KEYS
+    assert [n for n, _ in model.named_parameters()] == [
+        k for k in KEYS if "running" not in k and "num_" not in k
+    ]
+    assert [n for n, _ in model.named_buffers()] == KEYS[4:7]
+    assert [p.shape for p in model.parameters()] == [(5, 4), (5,), (5,), (5,), (3, 5)]
+    assert len(list(model.buffers())) == 3
+    assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
+    assert not any(b.requires_grad for b in model.buffers())
+
+
+def test_shared_parameters_are_listed_once_but_saved_under_each_name():
+    model = Tied()
+    assert [n for n, _ in model.named_parameters()] == ["first.weight", "first.bias"]
+    assert len(model.state_dict()) == 4
+    assert len(list(model.modules())) == 2
+
+
+def test_state_dict_shares_no_memory():
+    model = network()
+    state = model.state_dict()
+    for array in state.values():
+        array[...] = 77
+    assert not any((a == 77).any() for a in model.state_dict().values())
+    model.load_state_dict(state)
+    for array in state.values():
+        array[...] = 0
+    assert all((a == 77).all() for a in model.state_dict().values())
+
+
+def test_load_state_dict():
+    source, target = network(0), network(1)
+    source.train()(rng.normal(size=(8, 4)).astype("f4"))
+    result = target.load_state_dict(source.state_dict())
+    assert result == ([], [])
+    assert result.missing_keys == []
+    x = rng.normal(size=(6, 4)).astype("f4")
+    np.testing.assert_array_equal(target.eval()(x).data, source.eval()(x).data)
+    assert target[1].num_batches_tracked.item() == 1
+
+
+def test_load_casts_to_the_dtype_of_the_destination():
+    model = network()
+    state = {k: v.astype("f8") if v.dtype.kind == "f" else v for k, v in model.state_dict().items()}
+    model.load_state_dict(state)
+    assert {p.dtype for p in model.parameters()} == {np.dtype("f4")}
+
+
+def test_load_takes_lists_and_tensors():
+    layer = nn.Linear(2, 1)
+    layer.load_state_dict({"weight": [[1, 2]], "bias": lucid.tensor([3.0], requires_grad=True)})
+    np.testing.assert_array_equal(layer.weight.data, [[1, 2]])
+    np.testing.assert_array_equal(layer.bias.data, [3])
+
+
+def test_old_checkpoint_without_the_counter():
+    model = network()
+    state = model.state_dict()
+    del state["1.num_batches_tracked"]
+    assert model.load_state_dict(state) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"1.running_var": None}, "missing keys: 1.running_var"),
+        ({"1.extra": np.ones(3), "x": np.ones(1)}, "unexpected keys: 1.extra, x"),
+        ({"0.bias": np.ones(4)}, r"0\.bias must have shape \(5,\), got \(4,\)"),
+        ({"0.bias": np.ones((1, 5))}, r"0\.bias must have shape \(5,\), got \(1, 5\)"),
+        ({"0.bias": np.ones(5, complex)}, r"0\.bias must cast to float32, got complex128"),
+        ({"1.num_batches_tracked": np.float64(3)}, "must cast to int64, got float64"),
+        (
+            {"0.bias": None, "z": np.ones(1), "1.bias": np.ones(9)},
+            r"missing keys: 0\.bias; unexpected keys: z; 1\.bias must have shape",
+        ),
+    ],
+)
+def test_bad_state_changes_nothing(change, match):
+    model = network()
+    before = model.state_dict()
+    bad = {k: np.full_like(v, 7) for k, v in before.items()} | change
+    bad = {k: v for k, v in bad.items() if v is not None}
+    with pytest.raises(ValueError, match=f"^Sequential.load_state_dict: .*{match}"):
+        model.load_state_dict(bad)
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_not_strict_reports_what_was_left_out():
+    model = network()
+    result = model.load_state_dict({"0.bias": np.ones(5), "other": np.ones(2)}, strict=False)
+    assert result.missing_keys == [k for k in KEYS if k not in ("0.bias", "1.num_batches_tracked")]
+    assert result.unexpected_keys == ["other"]
+    np.testing.assert_array_equal(model[0].bias.data, np.ones(5))
+    with pytest.raises(ValueError, match="must have shape"):
+        model.load_state_dict({"0.bias": np.ones(3)}, strict=False)
+
+
+@pytest.mark.parametrize(
+    "clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
+)
+def test_copies_are_independent_and_whole(clone):
+    model = network().eval()
+    model[0].weight.requires_grad = False
+    twin = clone(model)
+    assert repr(twin) == repr(model)
+    assert not twin.training
+    assert not twin[1].training
+    for (name, a), (_, b) in zip(model.named_parameters(), twin.named_parameters(), strict=True):
+        assert type(b) is nn.Parameter
+        assert a.requires_grad == b.requires_grad, name
+        np.testing.assert_array_equal(a.data, b.data)
+        assert not np.shares_memory(a.data, b.data)
+    twin[1].running_mean.data[...] = 9
+    assert not (model[1].running_mean.data == 9).any()
+
+
+@pytest.mark.parametrize(
+    "clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
+)
+def test_copies_keep_what_is_shared(clone):
+    twin = clone(Tied())
+    assert twin.first is twin.second
+
+
+def test_modes_reach_all_modules():
+    model = network()
+    assert model.training
+    assert model.eval() is model
+    assert not any(m.training for m in model.modules())
+    model.train()
+    assert all(m.training for m in model.modules())
+    model.train(False)
+    assert not model[3][0].training
+
+
+def test_zero_grad():
+    model = network()
+    np.sum(model(rng.normal(size=(6, 4)).astype("f4")) ** 2).backward()
+    assert all(p.grad is not None for p in model.parameters())
+    model.zero_grad()
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_to_dtype():
+    model = network()
+    weight = model[0].weight
+    assert model.to(np.float64) is model
+    assert model[0].weight is weight  # an optimizer's reference stays good
+    assert {p.dtype for p in model.parameters()} == {np.dtype("f8")}
+    assert model[1].running_var.dtype == np.float64
+    assert model[1].num_batches_tracked.dtype == np.int64
+    assert model(rng.normal(size=(6, 4))).dtype == np.float64
+    assert model.to("cpu")[0].weight.dtype == np.float64
+    with pytest.raises(TypeError, match=r"Sequential.to: .*floating dtype, got int32"):
+        model.to("int32")
+
+
+def test_frozen_parameters_get_no_gradient():
+    model = network()
+    model[0].weight.requires_grad = False
+    np.sum(model(rng.normal(size=(6, 4)).astype("f4")) ** 2).backward()
+    assert model[0].weight.grad is None
+    assert model[0].bias.grad is not None
+
+
+def test_repr():
+    assert repr(network()) == (
+        "Sequential(\n"
+        "  (0): Linear(in_features=4, out_features=5, bias=True)\n"
+        "  (1): BatchNorm1d(5, eps=1e-05, momentum=0.1, affine=True, bias=True, "
+        "track_running_stats=True)\n"
+        "  (2): ReLU()\n"
+        "  (3): Sequential(\n"
+        "    (0): Linear(in_features=5, out_features=3, bias=False)\n"
+        "  )\n"
+        ")"
+    )
+
+
+def test_repr_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    peer = torch.nn.Sequential(
+        torch.nn.Linear(4, 5),
+        torch.nn.BatchNorm1d(5),
+        torch.nn.ReLU(),
+        torch.nn.Sequential(torch.nn.Linear(5, 3, bias=False)),
+    )
+    # Releases before 2.13 leave out batch norm's bias.
+    assert repr(network()).replace("bias=True, ", "") == repr(peer).replace("bias=True, ", "")
+
+
+def test_sequential_is_a_sequence():
+    model = network()
+    assert len(model) == 4
+    assert model[-1] is list(model)[3]
+    assert [type(m) for m in model[1:3]] == [nn.BatchNorm1d, nn.ReLU]
+    assert model[1:3][0] is model[1]
+    with pytest.raises(TypeError, match="Sequential: argument 1 must be a Module"):
+        nn.Sequential(nn.ReLU(), np.tanh)
+
+
+def test_linear():
+    layer = nn.Linear(3, 2, rng=0, dtype="f8")
+    x = rng.normal(size=(4, 5, 3))
+    y = layer(x)
+    assert isinstance(y, lucid.Tensor)
+    np.testing.assert_allclose(y.data, x @ layer.weight.data.T + layer.bias.data, rtol=1e-13)
+    assert np.abs(layer.weight.data).max() <= 1 / np.sqrt(3)
+    np.testing.assert_array_equal(layer.weight.data, nn.Linear(3, 2, rng=0, dtype="f8").weight.data)
+
+
+def test_a_module_must_define_forward():
+    with pytest.raises(NotImplementedError, match="Module must define forward"):
+        nn.Module()(1)
+
+
+def test_buffers_may_be_none():
+    layer = nn.BatchNorm1d(3, track_running_stats=False)
+    assert list(layer.state_dict()) == ["weight", "bias"]
+    layer.running_mean, layer.running_var = lucid.tensor(np.zeros(3)), lucid.tensor(np.ones(3))
+    assert [n for n, _ in layer.named_buffers()] == ["running_mean", "running_var"]
