@@ -213,16 +213,16 @@ _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
     """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
-    if isinstance(array, np.generic):
-        return constant(np.asarray(array))
     if array.__class__ is not ndarray:
+        if isinstance(array, np.generic):
+            return constant(np.asarray(array))
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
             )
         array = to_array(array)
     result = constant(array)
-    base = getattr(array, "base", None)
+    base = getattr(array, "base", None)  # MLX arrays have none
     if base is not None:
         for a in args:
             if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
