@@ -193,6 +193,26 @@ def test_same_array_in_two_tensors():
     assert h.item() == 6.0
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1)])
+def test_same_array_in_two_of_three_tensors(order):
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, a, b, c):
+            ctx.save_for_backward(a, b, c)
+            return a * b * c
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b, c = ctx.saved_tensors
+            return g * b * c, g * a * c, g * a * b
+
+    x = leaf(3.0)
+    args = (x, x.detach(), lucid.tensor([5.0]))
+    (g,) = lucid.grad(Product.apply(*(args[i] for i in order)), x, np.ones(1), create_graph=True)
+    assert g.item() == 15.0
+    assert lucid.grad((g * x).sum(), x)[0].item() == 15.0  # g itself does not depend on x
+
+
 def test_node():
     class Double(Function):
         schema_v1 = OpSchema("double", version=1, amp_policy=AmpPolicy.PROMOTE)
