@@ -193,6 +193,34 @@ def test_same_array_in_two_tensors():
     assert h.item() == 6.0
 
 
+@pytest.mark.parametrize("fun", [lambda x, a: x * a, lambda x, a: a * x, lambda x, a: x**a])
+def test_same_array_in_a_tensor_and_bare(fun):
+    def second(x, a):
+        (g,) = lucid.grad(fun(x, a), x, np.ones(1), create_graph=True)
+        return lucid.grad((g * x).sum(), x)[0].item()
+
+    x = leaf(3.0)
+    assert second(x, x.data) == second(x, np.array([3.0]))
+
+
+def test_result_that_is_the_input_shares_its_writes():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = leaf(3.0)
+    y = Same.apply(x)
+    z = (y * y).sum()
+    x.copy_([4.0])
+    with pytest.raises(RuntimeError, match="changed since by copy_"):
+        z.backward()
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1)])
 def test_same_array_in_two_of_three_tensors(order):
     class Product(Function):

@@ -212,7 +212,7 @@ _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
-    """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
+    """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
         if isinstance(array, np.generic):
             return constant(np.asarray(array))
@@ -223,10 +223,10 @@ def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
         array = to_array(array)
     result = constant(array)
     base = getattr(array, "base", None)  # MLX arrays have none
-    if base is not None:
-        for a in args:
-            if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
-                result._version = share_version(a)
+    owner = array if base is None else base
+    for a in args:
+        if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", None) is owner):
+            result._version = share_version(a)
     return result
 
 
@@ -243,10 +243,10 @@ def _check_devices(operation: str, arrays: list) -> None:
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
-    """Give distinct Tensors distinct arrays: x and x.detach() share one."""
+    """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
     seen = {}
     for i, a in enumerate(args):
-        if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
+        if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
             arrays[i] = arrays[i][...]
 
 
@@ -369,17 +369,23 @@ class Function:
         for i, a in enumerate(args):
             if isinstance(a, Tensor):
                 arrays[i] = data = a.data
-                if first is None:
-                    first = data
-                elif data is last or data is first or i > 2:
-                    alike = True
-                last = data
                 if data.__class__ is not ndarray:
-                    foreign = True  # MLX, or a subclass
+                    foreign = alike = True  # MLX, or a subclass
                 edge = a._edge
                 if edge is not None and recording:
                     record = needs[i] = True
                     edges[i] = a if edge is True else edge
+            elif a.__class__ is ndarray:
+                data = a
+            else:
+                continue
+            if first is None:
+                first = data
+            elif data is last:
+                alike = alike or a is not args[i - 1]  # not for x * x
+            elif data is first or i > 2:
+                alike = True
+            last = data
         if foreign:
             _check_devices(cls.schema_v1.name, arrays)
         if record and alike:
@@ -392,7 +398,8 @@ class Function:
         result = cls.forward(ctx, *arrays)
         if result.__class__ is tuple or result.__class__ is list:
             return _finish_several(ctx, result, args, arrays, edges if record else None)
-        if result.__class__ is ndarray and result.base is None:
+        plain = result.__class__ is ndarray and result.base is None
+        if plain and result is not first and result is not last:
             y = _new(Tensor)
             y.data = result
             y.grad = y._edge = y._version = None
