@@ -343,6 +343,8 @@ def test_schemas_lists_operations_by_name():
     assert schemas["matmul"].amp_policy is AmpPolicy.PROMOTE
     assert all(name == schema.name for name, schema in schemas.items())
     assert list(schemas) == sorted(schemas)
+    assert {"batch_norm1d", "batch_norm", "batch_norm3d", "sum", "index"} <= set(schemas)
+    assert not any(name[0].isupper() for name in schemas)
     with pytest.raises(AttributeError):
         schemas["mean"].version = 2
 
