@@ -120,3 +120,10 @@ def test_error_with_tensors_leaves_no_graph(name):
 
 def test_read_only_buffers_are_read_in_evaluation():
     call(training=False, running_mean=frozen(np.zeros(3)), running_var=frozen(np.ones(3)))
+
+
+@pytest.mark.parametrize("name", ["weight", "bias", "running_mean", "running_var"])
+def test_mixed_devices(name):
+    mx = pytest.importorskip("mlx.core")
+    with pytest.raises(TypeError, match=f"batch_norm: {name} must be on the device of input, cpu"):
+        call(**{name: mx.ones(3)})
