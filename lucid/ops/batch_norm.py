@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from lucid._kernels.batch_norm import batch_norm, bind
+from lucid._kernels.batch_norm import batch_norm, bind, is_common
 from lucid._tensor import Tensor, constant, is_floating, share_version, to_array
 from lucid.autograd import AmpPolicy, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
@@ -26,8 +26,7 @@ from lucid.backends import backend_of, cpu, namespace
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd", "batch_norm"]
 
-_VECTORS = ("weight", "bias", "running_mean", "running_var")
-_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
+_OPERANDS = ("input", "weight", "bias")
 
 
 def _general_batch_norm(
@@ -109,16 +108,11 @@ def _general_batch_norm(
     beta = bias.data if isinstance(bias, Tensor) else _array("bias", bias)
     mean = _buffer("running_mean", running_mean)
     var = _buffer("running_var", running_var)
-    channel_axis = _check(x, training, momentum, eps, channel_axis)
-    kind, expected = x.__class__, (x.shape[channel_axis],)
-    vectors = [gamma, beta, mean, var]
-    for i, v in enumerate(vectors):
-        if v is not None and (
-            v.__class__ is not kind or v.shape != expected or v.dtype not in _FLOATS
-        ):
-            vectors[i] = _vector(_VECTORS[i], v, x, channel_axis)
-    _check_running(mean, var, training)
-    operands = [x if x.dtype in _FLOATS else _floating(x), *vectors[:2]]
+    operands = [x, gamma, beta]
+    if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
+        channel_axis = _check(x, training, momentum, eps, channel_axis)
+        _check_running(x, mean, var, training, channel_axis)
+        operands = [_operand(*nv, x, channel_axis) for nv in zip(_OPERANDS, operands, strict=True)]
 
     function = _BY_RANK[x.ndim]
     options = mean, var, training, momentum, eps, channel_axis
@@ -207,8 +201,7 @@ def _check_number(name: str, value: Any, rule: str, holds) -> None:
         raise error(f"batch_norm: {name} must be {rule}, got {value!r}")
 
 
-def _vector(name: str, v: Any, x: Any, channel_axis: int) -> Any:
-    """Check one value per channel; integers will do for numbers that are only read."""
+def _check_vector(name: str, v: Any, x: Any, channel_axis: int) -> None:
     if namespace(v) is not namespace(x):
         devices = ["cpu" if namespace(a) is np else "gpu" for a in (x, v)]
         raise TypeError(
@@ -219,39 +212,40 @@ def _vector(name: str, v: Any, x: Any, channel_axis: int) -> Any:
             f"batch_norm: {name} must have shape {(x.shape[channel_axis],)} to match axis "
             f"{channel_axis} of input, got {v.shape}"
         )
-    if _is_normalizable(v.dtype):
-        return v
-    if name.startswith("running") or getattr(v.dtype, "kind", "") not in "iub":
-        raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
-    return v.astype(np.float64)
 
 
-def _is_normalizable(dtype: Any) -> bool:
-    return is_floating(dtype) and dtype != np.longdouble
-
-
-def _floating(x: Any) -> Any:
-    """Apply the schema's policy to integers and booleans: they are computed in float32."""
-    if _is_normalizable(x.dtype):
-        return x
-    if getattr(x.dtype, "kind", "i") not in "iub":
-        raise TypeError(f"batch_norm: input must have a real dtype up to float64, got {x.dtype}")
-    return x.astype(np.float32)
-
-
-def _check_running(mean: Any, var: Any, training: bool) -> None:
-    if mean is None or var is None:
-        if mean is var and training:
-            return
+def _check_running(x: Any, mean: Any, var: Any, training: bool, channel_axis: int) -> None:
+    if (mean is None) is not (var is None) or (mean is None and not training):
         rule = "both be given or neither" if training else "be given in evaluation"
         missing = "running_mean" if mean is None else "running_var"
         raise ValueError(
             f"batch_norm: running_mean and running_var must {rule}, got {missing}=None"
         )
-    if training:
-        for name, v in (("running_mean", mean), ("running_var", var)):
-            if v.__class__ is np.ndarray and not v.flags.writeable:
-                raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
+    for name, v in (("running_mean", mean), ("running_var", var)):
+        if v is None:
+            continue
+        _check_vector(name, v, x, channel_axis)
+        if not _is_real_float(v.dtype):
+            raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
+        if training and v.__class__ is np.ndarray and not v.flags.writeable:
+            raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
+
+
+def _is_real_float(dtype: Any) -> bool:
+    return is_floating(dtype) and dtype != np.longdouble
+
+
+def _operand(name: str, v: Any, x: Any, channel_axis: int) -> Any:
+    """Check input, weight or bias; integers and booleans become floating, as the schema says."""
+    if v is None:
+        return None
+    if name != "input":
+        _check_vector(name, v, x, channel_axis)
+    if _is_real_float(v.dtype):
+        return v
+    if getattr(v.dtype, "kind", "i") not in "iub":
+        raise TypeError(f"batch_norm: {name} must have a real dtype up to float64, got {v.dtype}")
+    return v.astype(np.float32 if name == "input" else np.float64)
 
 
 # ---------------------------------------------------------------------------- the graph
