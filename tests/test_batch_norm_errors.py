@@ -37,6 +37,7 @@ def frozen(value):
 BAD = {
     "rank 1": ({"input": np.ones(3)}, ValueError, r"input must have 2 to 5 axes.* got .*\(3,\)"),
     "rank 0": ({"input": np.float64(1)}, ValueError, "input must have 2 to 5 axes"),
+    "no input": ({"input": None}, ValueError, "input must have 2 to 5 axes"),
     "rank 6": ({"input": np.ones((2, 3, 1, 1, 1, 1))}, ValueError, "input must have 2 to 5 axes"),
     "one value": (
         {"input": np.ones((1, 3))},
