@@ -2,7 +2,13 @@
 
 from . import amp, autograd, nn, ops
 from ._config import show_config
-from ._kernels._vec import get_num_threads, set_num_threads
+from ._kernels._vec import (
+    cache_info,
+    clear_cache,
+    get_num_threads,
+    set_cache_limit,
+    set_num_threads,
+)
 from ._tensor import Tensor, as_tensor, tensor
 from .amp import autocast
 from .autograd import enable_grad, grad, hvp, is_grad_enabled, no_grad, value_and_grad
@@ -16,6 +22,8 @@ __all__ = [
     "as_tensor",
     "autocast",
     "autograd",
+    "cache_info",
+    "clear_cache",
     "enable_grad",
     "get_num_threads",
     "grad",
@@ -26,6 +34,7 @@ __all__ = [
     "nn",
     "no_grad",
     "ops",
+    "set_cache_limit",
     "set_num_threads",
     "show_config",
     "std",

@@ -6,7 +6,6 @@ which checks, explains, converts, and knows Tensors.
 """
 cimport cython
 cimport numpy as cnp
-from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
 
 from lucid._kernels cimport _vec
@@ -32,11 +31,6 @@ cdef extern from *:
     object lucid_float64(double value)
 
 cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(type subtype, cnp.dtype descr, int nd, const cnp.npy_intp *dims,
-                                const cnp.npy_intp *strides, void *data, int flags, object obj)
-    object PyArray_EMPTY(int nd, cnp.npy_intp *dims, int typenum, int fortran)
-    object PyArray_Return(cnp.ndarray array)
-    cnp.dtype PyArray_DescrFromType(int typenum)
     bint PyArray_CheckExact(object o)
     bint PyArray_ISNOTSWAPPED(cnp.ndarray a)
 
@@ -92,13 +86,10 @@ cdef int _axes(object axis, int ndim, uint64_t *mask) except? -1:
 cdef object _new(cnp.ndarray x, int nd, cnp.npy_intp *dims, cnp.npy_intp *like, int type_num):
     """An uninitialised array whose axes lie in memory in the order of `like`, x's strides."""
     cdef cnp.npy_intp[64] strides
-    cdef cnp.dtype descr
     if nd < 2 or cnp.PyArray_IS_C_CONTIGUOUS(x):
-        return PyArray_EMPTY(nd, dims, type_num, 0)
-    descr = PyArray_DescrFromType(type_num)
-    Py_INCREF(descr)  # PyArray_NewFromDescr takes this reference
-    _vec.keep_order(nd, dims, like, cnp.PyDataType_ELSIZE(descr), strides)
-    return PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
+        return _vec.new_array(nd, dims, NULL, type_num)
+    _vec.keep_order(nd, dims, like, _vec.item_size(type_num), strides)
+    return _vec.new_array(nd, dims, strides, type_num)
 
 
 cdef object _reduce(cnp.ndarray x, uint64_t mask, bint keepdims, int kind, int result, int wanted,

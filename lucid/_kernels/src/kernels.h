@@ -51,6 +51,8 @@ typedef struct {
                              lucid_moments out);                                              \
         void (*moments_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n,               \
                              lucid_moments out);                                              \
+        /* (hi + lo) / count, rounded to T; returns 0 if one is infinite or NaN. */           \
+        int (*means)(const double *hi, const double *lo, size_t n, double count, T *out);     \
     } NAME;
 
 LUCID_ENTRIES(float, lucid_entries_f32)

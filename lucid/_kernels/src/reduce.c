@@ -24,6 +24,7 @@ enum {
     FEW_PARTS = 16,        /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144, /* bytes that the tiles of all parts may take */
     NARROW = 32,           /* columns that are too few to fill the registers */
+    SHORT_ROW = 24,        /* a row that is */
     WIDENED = 16,          /* rows of them that are read as one */
 };
 
@@ -216,6 +217,25 @@ static void cols_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, 
     }
 }
 
+/* Rows too short to fill the registers: a buffer of them, turned into columns. */
+static void short_rows_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows,
+                            ptrdiff_t stride, size_t n, lucid_moments out) {
+    _Alignas(64) double buffer[2 * LUCID_BLOCK];
+    size_t group = LUCID_BLOCK / n, width = j->wide ? 8 : 4;
+    for (size_t r = 0; r < rows; r += group, x += (ptrdiff_t)group * step) {
+        size_t some = rows - r < group ? rows - r : group, tall = n;
+        if (splits(j)) {
+            tall = 2 * n;
+            for (size_t i = 0; i < n; i++)
+                split_integers(j, x + (ptrdiff_t)i * stride, step, some, buffer + 2 * i * some);
+        } else {
+            for (size_t i = 0; i < n; i++)
+                unpack(j, x + (ptrdiff_t)i * stride, step, some, (char *)buffer + i * some * width);
+        }
+        call_cols(j, buffer, (ptrdiff_t)some, tall, some, shifted(out, r));
+    }
+}
+
 static void walk(const job *j, const loop *loops, int level, const char *x, lucid_moments out) {
     if (level == j->partner) level++;
     const loop *inner = &loops[j->ndim - 1], *partner = &loops[j->partner];
@@ -229,7 +249,9 @@ static void walk(const job *j, const loop *loops, int level, const char *x, luci
     int alone = j->partner < 0;
     size_t rows = alone ? 1 : (size_t)partner->length;
     ptrdiff_t step = alone ? 0 : partner->x;
-    if (inner->reduced)
+    if (inner->reduced && n < SHORT_ROW && rows >= SHORT_ROW && !partner->reduced)
+        short_rows_leaf(j, x, step, rows, inner->x, n, out);
+    else if (inner->reduced)
         rows_leaf(j, x, step, rows, inner->x, n, alone || partner->reduced, out);
     else
         cols_leaf(j, x, step, rows, inner->x, n, out);
@@ -237,59 +259,63 @@ static void walk(const job *j, const loop *loops, int level, const char *x, luci
 
 /* ---- results ---------------------------------------------------------------------------------- */
 
-/* (hi + lo) / n, rounded once but for rare ties. */
-static double divide(double hi, double lo, double n) {
-    double q = hi / n;
-    if (!isfinite(q)) return q;
-    return q + (fma(-q, n, hi) + lo) / n;
-}
-
-static void put(char *out, lucid_type type, double value) {
-    float f = (float)value;
+static void put_run(char *out, ptrdiff_t step, lucid_type type, const double *value, size_t n) {
     uint16_t h;
     switch (type) {
     case LUCID_FLOAT32:
-        memcpy(out, &f, 4);
+        for (size_t k = 0; k < n; k++) *(float *)(out + (ptrdiff_t)k * step) = (float)value[k];
         return;
     case LUCID_FLOAT64:
-        memcpy(out, &value, 8);
+        for (size_t k = 0; k < n; k++) *(double *)(out + (ptrdiff_t)k * step) = value[k];
         return;
     default:
-        h = type == LUCID_FLOAT16 ? lucid_double_to_half(value) : lucid_double_to_bfloat(value);
-        memcpy(out, &h, 2);
+        for (size_t k = 0; k < n; k++) {
+            h = type == LUCID_FLOAT16 ? lucid_double_to_half(value[k])
+                                      : lucid_double_to_bfloat(value[k]);
+            *(uint16_t *)(out + (ptrdiff_t)k * step) = h;
+        }
     }
 }
 
-/* Output k of the tile to `at` bytes into the results. */
-static int finish_one(const lucid_reduction *r, lucid_moments a, size_t k, ptrdiff_t at) {
+/* n outputs of the tile, `tile` apart, to `at` bytes into the results, `step` apart. */
+static int finish_run(const job *j, lucid_moments a, size_t tile, ptrdiff_t at, ptrdiff_t step,
+                      size_t n) {
+    const lucid_reduction *r = j->r;
+    enum { WIDTH = 64 };
+    double hi[WIDTH], lo[WIDTH], value[WIDTH], check = 0;
     int finite = 1;
-    if (r->mean) {
-        double mean = r->result == LUCID_FLOAT64
-                          ? divide(a.sums.hi[k], a.sums.lo[k], r->count)
-                          : (isfinite(a.sums.hi[k]) ? a.sums.hi[k] + a.sums.lo[k] : a.sums.hi[k]) / r->count;
-        put(r->mean + at, r->result, mean);
-        finite = isfinite(mean);
+    if (r->mean && !r->variance && tile == 1 && step == 4 && r->result == LUCID_FLOAT32)
+        return j->kernels->f32.means(a.sums.hi, a.sums.lo, n, r->count, (float *)(r->mean + at));
+    for (size_t i = 0; i < n; i += WIDTH, at += WIDTH * step, a = shifted(a, WIDTH * tile)) {
+        size_t some = n - i < WIDTH ? n - i : WIDTH;
+        if (r->mean) {
+            for (size_t k = 0; k < some; k++) {
+                hi[k] = a.sums.hi[k * tile];
+                lo[k] = a.sums.lo[k * tile];
+            }
+            finite &= j->kernels->f64.means(hi, lo, some, r->count, value);
+            put_run(r->mean + at, step, r->result, value, some);
+        }
+        if (r->variance) {
+            for (size_t k = 0; k < some; k++) {
+                value[k] = a.m2[k * tile] / r->divisor;
+                if (r->root) value[k] = sqrt(value[k]);
+                check += value[k] * 0;
+            }
+            put_run(r->variance + at, step, r->result, value, some);
+        }
     }
-    if (r->variance) {
-        double variance = a.m2[k] / r->divisor;
-        if (r->root) variance = sqrt(variance);
-        put(r->variance + at, r->result, variance);
-        finite &= isfinite(variance) != 0;
-    }
-    return finite;
+    return finite && check == 0;
 }
 
+/* Write a task's results; 0 if any is infinite or NaN. */
 static int finish(const job *j, const loop *loops, int level, lucid_moments a, ptrdiff_t at) {
     while (level < j->ndim && loops[level].reduced) level++;
-    if (level == j->ndim) return finish_one(j->r, a, 0, at);
+    if (level == j->ndim) return finish_run(j, a, 1, at, 0, 1);
     const loop *l = &loops[level];
     int inner = level + 1, finite = 1;
     while (inner < j->ndim && loops[inner].reduced) inner++;
-    if (inner == j->ndim) {
-        for (ptrdiff_t i = 0; i < l->length; i++)
-            finite &= finish_one(j->r, a, (size_t)i * l->tile, at + i * l->out);
-        return finite;
-    }
+    if (inner == j->ndim) return finish_run(j, a, l->tile, at, l->out, (size_t)l->length);
     for (ptrdiff_t i = 0; i < l->length; i++)
         finite &= finish(j, loops, inner, shifted(a, (size_t)i * l->tile), at + i * l->out);
     return finite;
@@ -380,17 +406,20 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
             j->tasks *= (size_t)l.length;
             continue;
         }
-        size_t room = LUCID_COLUMNS / j->tile;
-        if (!left && n) room = least(room, TASK_ELEMENTS / least(TASK_ELEMENTS, j->tile * reduced));
         l.tile = j->tile;
-        if ((size_t)l.length > room) {
+        size_t outputs = j->tile * (size_t)l.length;
+        int outermost = !left && n > 0; /* may be cut without a walk being broken */
+        if (outputs > LUCID_COLUMNS || (outermost && outputs * reduced > TASK_ELEMENTS)) {
+            size_t room = LUCID_COLUMNS / j->tile;
+            if (outermost)
+                room = least(room, TASK_ELEMENTS / least(TASK_ELEMENTS, j->tile * reduced));
             j->cut = n;
             j->chunk = (ptrdiff_t)room;
             j->chunks = ((size_t)l.length + room - 1) / room;
             j->tasks *= j->chunks;
             j->tile *= room;
         } else {
-            j->tile *= (size_t)l.length;
+            j->tile = outputs;
         }
         inside[n++] = l;
     }
@@ -406,11 +435,12 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
 
 /* Parts, where the tasks are few and large. */
 static void deal_reduced(job *j, size_t reduced) {
+    j->parts = 1;
+    j->parted = -1;
+    if (j->tile * reduced < 2 * TASK_ELEMENTS) return;
     size_t want = (MANY_TASKS + j->tasks - 1) / j->tasks;
     want = least(want, j->tile * reduced / TASK_ELEMENTS);
     want = least(want, PARTS_MEMORY / (j->tasks * j->tile * j->fields * sizeof(double)));
-    j->parts = 1;
-    j->parted = -1;
     if (want < 2) return;
     int best = -1; /* the outermost, unless it is too short */
     for (int i = 0; i < j->ndim; i++) {

@@ -7,6 +7,8 @@
 #define NL (LANES / VD)
 #define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0; j < (N); j++)
 
+#define STRIP 512 /* columns whose block of 8 rows or more is read twice: 16 KB of floats */
+
 #if COMPENSATED
 #define WIDEN vd_load
 #define ADD(s, e, x) TWO_SUM(s, e, x)
@@ -61,37 +63,8 @@ INLINE void NAME(block_sum)(const TYPE *x, size_t n, double *hi, double *lo) {
     *lo = l;
 }
 
-/* Eight rows at a time, one lane each: for rows too short to fill the lanes. */
-#define SHORT_ROW 24
-
-INLINE void NAME(short_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, double *hi,
-                             double *lo) {
-    double s[8] = {0}, e[8] = {0};
-    if (rows == 8) {
-        for (size_t i = 0; i < n; i++)
-            EACH(r, 8) ADD(s[r], e[r], (double)x[r * step + (ptrdiff_t)i]);
-    } else {
-        for (size_t r = 0; r < rows; r++)
-            for (size_t i = 0; i < n; i++) ADD(s[r], e[r], (double)x[(ptrdiff_t)r * step + (ptrdiff_t)i]);
-    }
-    memcpy(hi, s, sizeof s);
-    memcpy(lo, e, sizeof e);
-}
-
 static void NAME(sum_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, int same,
                            lucid_sums out) {
-    if (n < SHORT_ROW && !same) {
-        for (size_t r = 0; r < rows; r += 8) {
-            double h[8], l[8];
-            size_t some = rows - r < 8 ? rows - r : 8;
-            NAME(short_rows)(x + (ptrdiff_t)r * step, step, some, n, h, l);
-            for (size_t k = 0; k < some; k++) {
-                out.lo[r + k] += l[k];
-                TWO_SUM(out.hi[r + k], out.lo[r + k], h[k]);
-            }
-        }
-        return;
-    }
     for (size_t r = 0; r < rows; r++, x += step) {
         double h, l;
         size_t k = same ? 0 : r;
@@ -203,58 +176,99 @@ static void NAME(moments_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_
     }
 }
 
+/* One block of a strip of columns: two passes, the second over what the first left in L1. */
+INLINE void NAME(moments_strip)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
+                                lucid_moments out) {
+    double hi[STRIP], lo[STRIP];
+    memset(hi, 0, n * sizeof *hi);
+    memset(lo, 0, n * sizeof *lo);
+    NAME(sum_cols)(x, step, rows, n, (lucid_sums){hi, lo});
+    double count = (double)rows, before = out.count[0], total = before + count;
+    vd vcount = vd_set(count), share = vd_set(count / total), both = vd_set(before * count / total);
+    size_t k = 0;
+    for (; k + VD <= n; k += VD) {
+        vd h = vd_load(hi + k), c = h / vcount, t = {0}, q = {0};
+        const TYPE *p = x + k;
+        for (size_t i = 0; i < rows; i++, p += step) {
+            vd d = WIDEN(p) - c;
+            if (COMPENSATED) t += d;
+            q += d * d;
+        }
+        vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + vd_load(lo + k);
+        TWO_SUM(sh, sl, h);
+        vd_store(out.sums.hi + k, sh);
+        vd_store(out.sums.lo + k, sl);
+        vd rest = {0};
+        if (COMPENSATED) {
+            rest = t / vcount;
+            q -= t * rest;
+        }
+        vd shift = before == 0 ? c : vd_load(out.shift + k), m = vd_load(out.mean + k);
+        vd delta = (c - shift) + (rest - m);
+        vd_store(out.shift + k, shift);
+        vd_store(out.mean + k, m + delta * share);
+        vd_store(out.m2 + k, vd_load(out.m2 + k) + (q + delta * delta * both));
+        vd_store(out.count + k, vd_set(total));
+    }
+    for (; k < n; k++) {
+        double c = hi[k] / count, t = 0, q = 0;
+        for (size_t i = 0; i < rows; i++) {
+            double d = (double)x[(ptrdiff_t)i * step + (ptrdiff_t)k] - c;
+            t += d;
+            q += d * d;
+        }
+        out.sums.lo[k] += lo[k];
+        TWO_SUM(out.sums.hi[k], out.sums.lo[k], hi[k]);
+        if (!COMPENSATED) t = 0;
+        NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
+    }
+}
+
+/* All columns of a call have seen the same number of values. */
 static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
                                lucid_moments out) {
-    double hi[LUCID_COLUMNS], lo[LUCID_COLUMNS];
-    const size_t wide = LUCID_BLOCK * 2 / (n ? n : 1), tall = wide < 8 ? 8 : wide & ~(size_t)7;
+    size_t strip = n < STRIP ? n : STRIP;
+    size_t tall = STRIP * 8 / strip;
     for (size_t r = 0; r < rows; r += tall, x += (ptrdiff_t)tall * step) {
         size_t some = rows - r < tall ? rows - r : tall;
-        double count = (double)some;
-        memset(hi, 0, n * sizeof *hi);
-        memset(lo, 0, n * sizeof *lo);
-        NAME(sum_cols)(x, step, some, n, (lucid_sums){hi, lo});
-        size_t k = 0;
-        for (; k + VD <= n; k += VD) {
-            vd h = vd_load(hi + k), c = h / vd_set(count), t = {0}, q = {0};
-            const TYPE *p = x + k;
-            for (size_t i = 0; i < some; i++, p += step) {
-                vd d = WIDEN(p) - c;
-                if (COMPENSATED) t += d;
-                q += d * d;
-            }
-            vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + vd_load(lo + k);
-            TWO_SUM(sh, sl, h);
-            vd_store(out.sums.hi + k, sh);
-            vd_store(out.sums.lo + k, sl);
-            vd rest = t / vd_set(count);
-            if (COMPENSATED) q -= t * rest;
-            double before = out.count[k], total = before + count;
-            vd shift = before == 0 ? c : vd_load(out.shift + k), m = vd_load(out.mean + k);
-            vd delta = (c - shift) + (rest - m);
-            vd_store(out.shift + k, shift);
-            vd_store(out.mean + k, m + delta * vd_set(count / total));
-            vd_store(out.m2 + k,
-                     vd_load(out.m2 + k) + (q + delta * delta * vd_set(before * count / total)));
-            EACH(j, VD) out.count[k + j] = total;
-        }
-        for (; k < n; k++) {
-            double c = hi[k] / count, t = 0, q = 0;
-            for (size_t i = 0; i < some; i++) {
-                double d = (double)x[(ptrdiff_t)i * step + (ptrdiff_t)k] - c;
-                t += d;
-                q += d * d;
-            }
-            out.sums.lo[k] += lo[k];
-            TWO_SUM(out.sums.hi[k], out.sums.lo[k], hi[k]);
-            if (!COMPENSATED) t = 0;
-            NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
+        for (size_t k = 0; k < n; k += strip) {
+            lucid_moments o = {{out.sums.hi + k, out.sums.lo + k}, out.count + k, out.shift + k,
+                               out.mean + k, out.m2 + k};
+            NAME(moments_strip)(x + k, step, some, n - k < strip ? n - k : strip, o);
         }
     }
 }
 
+/* For float the quotient of the rounded sum is accurate enough; for double one Newton step rounds
+ * the exact quotient but for rare ties. Where hi is infinite or NaN, lo is no number. */
+static int NAME(means)(const double *restrict hi, const double *restrict lo, size_t n, double count,
+                       TYPE *restrict out) {
+    double check[8] = {0};
+    for (size_t k = 0; k < n; k += 8) {
+        double value[8];
+        size_t some = n - k < 8 ? n - k : 8;
+        for (size_t i = 0; i < some; i++) {
+            double h = hi[k + i], l = lo[k + i];
+#if COMPENSATED
+            double q = h / count, rest = (fma(-q, count, h) + l) / count;
+            value[i] = q - q == 0 ? q + rest : q;
+#else
+            value[i] = (h - h == 0 ? h + l : h) / count;
+#endif
+        }
+        for (size_t i = 0; i < some; i++) {
+            check[i] += value[i] * 0;
+            out[k + i] = (TYPE)value[i];
+        }
+    }
+    double sum = 0;
+    for (size_t i = 0; i < 8; i++) sum += check[i];
+    return sum == 0;
+}
+
 #undef LANES
+#undef STRIP
 #undef NL
 #undef WIDEN
 #undef ADD
 #undef EACH
-#undef SHORT_ROW

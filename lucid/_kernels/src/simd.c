@@ -1,4 +1,6 @@
 /* The `simd` provider for one instruction set: the table LUCID_ISA_TABLE(isa). */
+#include <math.h>
+
 #include "half.h"
 #include "kernels.h"
 #include "vec.h"
@@ -64,8 +66,8 @@
 extern const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA);
 
 const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
-    .f32 = {sum_rows_f32, sum_cols_f32, moments_rows_f32, moments_cols_f32},
-    .f64 = {sum_rows_f64, sum_cols_f64, moments_rows_f64, moments_cols_f64},
+    .f32 = {sum_rows_f32, sum_cols_f32, moments_rows_f32, moments_cols_f32, means_f32},
+    .f64 = {sum_rows_f64, sum_cols_f64, moments_rows_f64, moments_cols_f64, means_f64},
     .unpack = {unpack_float32, unpack_float64, unpack_float16, unpack_bfloat16, unpack_bool,
                unpack_int8, unpack_uint8, unpack_int16, unpack_uint16, unpack_int32, unpack_uint32,
                unpack_int64, unpack_uint64},
