@@ -97,8 +97,8 @@ class Context:
             raise RuntimeError(already_freed(self))
         tensors, version = [], 0
         for t in self._saved:
-            if t.__class__ is _Saved:
-                t = self._restore(t)
+            if t.__class__ is tuple:
+                t = self._restore(*t)
             elif isinstance(t, Tensor) and t._version is not None:
                 version += t._version[0]
             tensors.append(t)
@@ -114,23 +114,24 @@ class Context:
         saved, version = [], 0
         for a in self._saved:
             if a is not None:
-                index = _find(a, arrays)
-                if index is None:
-                    a = _kept(a, results, outputs)
+                for i, x in enumerate(arrays):
+                    if x is a:
+                        a = args[i]
+                        break
                 else:
-                    a = args[index]
-                    if isinstance(a, Tensor):
-                        if a._version is not None:
-                            version += a._version[0]
-                    elif not isinstance(a, (int, float)):  # a number must stay one: it is weak
-                        a = constant(to_array(a))
+                    a = _kept(a, results, outputs)
+                if isinstance(a, Tensor):
+                    if a._version is not None:
+                        version += a._version[0]
+                elif isinstance(a, ndarray):
+                    a = constant(a)
             saved.append(a)
         self._saved, self._version = saved, version
 
-    def _restore(self, saved: _Saved) -> Tensor:
-        t = constant(saved.array)
-        if saved.index is not None:
-            t._edge = self if self.outputs is None else self._output(saved.index)
+    def _restore(self, array: Any, index: int | None) -> Tensor:
+        t = constant(array)
+        if index is not None:
+            t._edge = self if self.outputs is None else self._output(index)
         elif _mode.get().record:
             raise RuntimeError(
                 f"{self.name}: no second-order gradient, since forward saved an array that is "
@@ -144,21 +145,15 @@ class Context:
         return None if meta is None else Output(self, index, *meta)
 
 
-class _Saved(NamedTuple):
-    """An array saved in forward that is an output (of this index) or an intermediate result."""
-
-    array: Any
-    index: int | None
-
-
 def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
-    index = _find(a, results)
-    if index is not None:
-        return _Saved(outputs[index].data, index)
+    """Return an output as ``(array, index)``, an intermediate result as ``(array, None)``."""
+    for i, r in enumerate(results):
+        if r is a:
+            return outputs[i].data, i
     if isinstance(a, (int, float, Tensor)):
         return a
     a = to_array(a)
-    return _Saved(a, None) if is_floating(a.dtype) else constant(a)
+    return (a, None) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
@@ -218,6 +213,8 @@ _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
     """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
+    if isinstance(array, np.generic):
+        return constant(np.asarray(array))
     if array.__class__ is not ndarray:
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
@@ -248,8 +245,6 @@ def _check_devices(operation: str, arrays: list) -> None:
 
 def _tell_apart(args: tuple, arrays: list) -> None:
     """Give distinct Tensors distinct arrays: x and x.detach() share one."""
-    if len(set(map(id, arrays))) == len(arrays):
-        return
     seen = {}
     for i, a in enumerate(args):
         if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
@@ -368,24 +363,27 @@ class Function:
         mode = _mode.get()
         if mode.autocast is not None:
             args = cast_inputs(cls.schema_v1, *args)
-        arrays, edges, needs, record, foreign = [], [], [], False, False
-        for a in args:
-            edge, need = None, False
+        recording = mode.record and cls.schema_v1.produces_grad
+        arrays, edges, needs = list(args), [None] * len(args), [False] * len(args)
+        first = last = None
+        record = alike = foreign = False
+        for i, a in enumerate(args):
             if isinstance(a, Tensor):
-                edge = a._edge
-                if edge is not None:
-                    record = need = True
-                    if edge is True:
-                        edge = a
-                a = a.data
-                if a.__class__ is not ndarray:
+                arrays[i] = data = a.data
+                if first is None:
+                    first = data
+                elif data is last or data is first or i > 2:
+                    alike = True
+                last = data
+                if data.__class__ is not ndarray:
                     foreign = True  # MLX, or a subclass
-            arrays.append(a)
-            edges.append(edge)
-            needs.append(need)
+                edge = a._edge
+                if edge is not None and recording:
+                    record = needs[i] = True
+                    edges[i] = a if edge is True else edge
         if foreign:
             _check_devices(cls.schema_v1.name, arrays)
-        if record and len(args) > 1 and (len(args) > 2 or arrays[0] is arrays[1]):
+        if record and alike:
             _tell_apart(args, arrays)
 
         ctx = Context()
@@ -393,7 +391,6 @@ class Function:
         ctx._saved = ctx._constants = ()
         ctx.needs_input_grad = tuple(needs)
         result = cls.forward(ctx, *arrays)
-        record = record and mode.record and cls.schema_v1.produces_grad
         if result.__class__ is tuple or result.__class__ is list:
             return _finish_several(ctx, result, args, arrays, edges if record else None)
         if result.__class__ is ndarray and result.base is None:

@@ -41,6 +41,7 @@ FUNCTIONS = (
     | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis flip roll pad")
     | _from(shape, "take concatenate stack split")
     | {np.full_like: dispatch.full_like}
+    | {np.amax: reductions.max, np.amin: reductions.min, np.around: elementwise.round}
 )
 
 # Functions whose results carry no gradient share one rule.
