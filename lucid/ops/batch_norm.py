@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lucid._kernels.batch_norm import batch_norm, bind, is_common
-from lucid._tensor import Tensor, constant, share_version
+from lucid._tensor import Tensor, constant, share_version, to_array
 from lucid.autograd import AmpPolicy, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of, cpu
@@ -233,7 +233,9 @@ def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
 
 def _private(vector: Any) -> Tensor | None:
     """Keep the values of now, whatever is written to the parameter later."""
-    return None if vector is None else constant(vector.copy())
+    if vector.__class__ is np.ndarray:
+        return constant(vector.copy())
+    return None if vector is None else constant(to_array(vector, copy=True))
 
 
 def _of_rank(suffix: str, name: str) -> type[BatchNormNd]:
