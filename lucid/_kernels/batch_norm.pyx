@@ -6,7 +6,6 @@
 """
 cimport cython
 cimport numpy as cnp
-from cpython.ref cimport Py_INCREF
 from libc.math cimport isfinite
 from libc.stddef cimport ptrdiff_t
 
@@ -17,10 +16,7 @@ cnp.import_array()
 
 
 cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(type subtype, cnp.dtype descr, int nd, const cnp.npy_intp *dims,
-                                const cnp.npy_intp *strides, void *data, int flags, object obj)
     object PyArray_EMPTY(int nd, cnp.npy_intp *dims, int typenum, int fortran)
-    cnp.dtype PyArray_DescrFromType(int typenum)
     bint PyArray_CheckExact(object o)
     bint PyArray_ISNOTSWAPPED(cnp.ndarray a)
     bint PyArray_ISALIGNED(cnp.ndarray a)
@@ -76,15 +72,12 @@ cdef inline int _vector(_vec.lucid_vector *v, object values) except -1:
 cdef inline cnp.ndarray _like(cnp.ndarray x):
     """An uninitialised native array of x's shape and type whose axes lie in memory as x's do."""
     cdef cnp.npy_intp[64] strides
-    cdef cnp.dtype descr
-    cdef int nd = cnp.PyArray_NDIM(x)
+    cdef int nd = cnp.PyArray_NDIM(x), type_num = cnp.PyArray_TYPE(x)
     if cnp.PyArray_IS_C_CONTIGUOUS(x):
-        return PyArray_EMPTY(nd, cnp.PyArray_DIMS(x), cnp.PyArray_TYPE(x), 0)
-    descr = PyArray_DescrFromType(cnp.PyArray_TYPE(x))
-    _vec.keep_order(nd, cnp.PyArray_DIMS(x), cnp.PyArray_STRIDES(x), cnp.PyDataType_ELSIZE(descr),
+        return _vec.new_array(nd, cnp.PyArray_DIMS(x), NULL, type_num)
+    _vec.keep_order(nd, cnp.PyArray_DIMS(x), cnp.PyArray_STRIDES(x), _vec.item_size(type_num),
                     strides)
-    Py_INCREF(descr)  # stolen
-    return PyArray_NewFromDescr(cnp.ndarray, descr, nd, cnp.PyArray_DIMS(x), strides, NULL, 0, None)
+    return _vec.new_array(nd, cnp.PyArray_DIMS(x), strides, type_num)
 
 
 cdef inline cnp.ndarray _new_vector(cnp.npy_intp n, int type_num):

@@ -1,0 +1,1 @@
+"""Benchmarks tracked by airspeed velocity. Each peer is a parameter beside lucid."""
