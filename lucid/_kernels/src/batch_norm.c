@@ -9,7 +9,8 @@
 
 #define COEFFICIENTS 8
 #define ROW_LANES 2560      /* sums of the channels of a group, in lanes */
-#define GROUP_BYTES 1048576 /* of a group of channels: its second reading is from L2 */
+#define GROUP_BYTES 524288 /* of a group of channels; two groups are in L2 at a time */
+#define STRIPS 4            /* tasks per thread: runs of groups, each of which fetches the next */
 #define CHANNEL_BYTES 2097152 /* a larger channel is not kept in cache */
 #define FEW_CHANNELS 8      /* fewer are split for the threads */
 #define BLOCKS 16           /* most parts that channels are split into */
@@ -278,8 +279,10 @@ static int any(const unsigned char *flags, size_t n) {
 
 /* The outputs of channels [at, at + n) of the range, pieces [from, to) backwards: the last read
  * are the first in cache. */
-static void combine(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to) {
+static void combine(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to,
+                    size_t ahead) {
     lucid_pass p = j->affine;
+    p.ahead = j->reduces ? ahead : 0;
     if (p.output[0] < 0 && p.output[1] < 0) return;
     p.flags = any(r->flags + at, n) ? r->flags + at : NULL;
     p.wide = r->coefficients + at;
@@ -292,17 +295,14 @@ static void combine(const job *j, const range *r, size_t at, size_t n, size_t fr
 
 typedef struct {
     const job *j;
-    size_t width;
+    size_t width, strip; /* channels of a group, of a strip of groups */
 } groups;
 
-static void group(void *context, size_t index) {
-    const groups *g = context;
-    const job *j = g->j;
+static void group(const job *j, size_t first, size_t n, size_t ahead) {
     double shift[LUCID_GROUP], totals[LUCID_TERMS * LUCID_GROUP];
     double coefficients[COEFFICIENTS * LUCID_GROUP];
     float narrow_shift[LUCID_GROUP], narrow[COEFFICIENTS * LUCID_GROUP];
     unsigned char flags[LUCID_GROUP];
-    size_t first = index * g->width, n = least(g->width, j->walk.channels - first);
     range r = {first, n, n, shift, totals, coefficients, narrow_shift, narrow, flags};
     if (j->reduces) {
         first_shift(j, &r);
@@ -314,21 +314,30 @@ static void group(void *context, size_t index) {
         solve(j, &r, 1);
         refresh_flags(j, &r);
     }
-    combine(j, &r, 0, n, 0, j->walk.pieces);
+    combine(j, &r, 0, n, 0, j->walk.pieces, ahead);
+}
+
+static void strip(void *context, size_t index) {
+    const groups *g = context;
+    const size_t channels = g->j->walk.channels;
+    size_t end = least(channels, (index + 1) * g->strip);
+    for (size_t first = index * g->strip; first < end; first += g->width)
+        group(g->j, first, least(g->width, end - first), first + g->width < end ? g->width : 0);
 }
 
 static void run_groups(const job *j) {
     const lucid_walk *w = &j->walk;
     size_t bytes = w->count * w->size * (size_t)w->inputs, elements = w->count * w->channels;
-    size_t width = bytes ? GROUP_BYTES / bytes : 1;
-    if (elements >= LUCID_PARALLEL_ELEMENTS) {
-        size_t threads = (size_t)lucid_num_threads();
-        width = least(width, (w->channels + threads - 1) / threads);
-    }
+    size_t width = bytes ? GROUP_BYTES / bytes : 1, strips = 1;
+    if (elements >= LUCID_PARALLEL_ELEMENTS) strips = (size_t)lucid_num_threads();
+    width = least(width, (w->channels + strips - 1) / strips);
     if (w->cols && width < 64) width = 64;
     if (width < 1) width = 1;
-    groups g = {j, least(width, reduce_limit(j))};
-    lucid_parallel((w->channels + g.width - 1) / g.width, elements, group, &g);
+    width = least(width, reduce_limit(j));
+    if (strips > 1) strips *= STRIPS;
+    groups g = {j, width, (w->channels + strips - 1) / strips};
+    g.strip = (g.strip + width - 1) / width * width;
+    lucid_parallel((w->channels + g.strip - 1) / g.strip, elements, strip, &g);
 }
 
 /* ---- Blocks: channels too large for the cache or too few for the threads ---- */
@@ -362,7 +371,7 @@ static void combine_block(void *context, size_t index) {
     const blocks *b = context;
     size_t at, n, from, to;
     block_range(b, b->blocks * b->tiles - 1 - index, &at, &n, &from, &to);
-    combine(b->j, b->r, at, n, from, to);
+    combine(b->j, b->r, at, n, from, to, 0);
 }
 
 static void reduce_blocks(blocks *b, size_t elements) {

@@ -27,6 +27,7 @@ typedef struct {
     size_t count;            /* elements of a channel */
     size_t chunk, chunks, pieces;
     size_t size; /* of an element computed in memory: 4 or 8 */
+    int stream;  /* outputs go past the cache */
 } lucid_walk;
 
 typedef enum { LUCID_START, LUCID_SUM, LUCID_AFFINE } lucid_pass_kind;
@@ -42,6 +43,7 @@ typedef struct {
     const double *wide;         /* the same, wide */
     size_t pitch;               /* of coefficients, and of sums in cols */
     double *sums;
+    size_t ahead; /* channels from those of the walk to those that are read next; 0: none */
 } lucid_pass;
 
 void lucid_walk_plan(lucid_walk *walk, const lucid_channels *of, const lucid_array *operands,

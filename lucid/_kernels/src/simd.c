@@ -7,6 +7,7 @@
 
 #include "unpack.h"
 #include "pack.h"
+#include "stream.h"
 
 #define TYPE float
 #define COMPENSATED 0
@@ -74,5 +75,6 @@ const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
     .channel_f32 = CHANNEL(f32),
     .channel_f64 = CHANNEL(f64),
     .channel_wide = CHANNEL(wide),
+    .stream = stream,
     .pack = {pack_float32, pack_float64, pack_float16, pack_bfloat16},
 };
