@@ -18,6 +18,7 @@ from .._tensor import Tensor, as_tensor, constant, dtype_name
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
+_by_number = attrgetter("seq")
 _PLAIN = Mode(record=False)
 _RECORDED = Mode(record=True)
 
@@ -320,18 +321,18 @@ def _leading_to(targets, roots):
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
     seen, nodes, freed, stack = set(), [], set(), [_home(r) for r in roots]
     while stack:
-        item = stack.pop()
-        if item is not None and item not in seen:
-            seen.add(item)
-            if item.__class__ is Context:
-                if item.edges is None:
-                    freed.add(item)
-                else:
-                    nodes.append(item)
-                    stack.extend(map(_home, item.edges))
+        node = stack.pop()
+        if node.__class__ is not Context or node in seen:
+            continue
+        seen.add(node)
+        if node.edges is None:
+            freed.add(node)
+        else:
+            nodes.append(node)
+            stack.extend(map(_home, node.edges))
     if freed and freed != wanted:  # where they led to is not known any more
         raise RuntimeError(already_freed(freed.pop()))
-    nodes.sort(key=attrgetter("seq"))
+    nodes.sort(key=_by_number)
     onward = {}
     for node in nodes:
         needs = tuple([e is not None and _home(e) in wanted for e in node.edges])

@@ -213,16 +213,16 @@ _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
     """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
-    if isinstance(array, np.generic):
-        return constant(np.asarray(array))
     if array.__class__ is not ndarray:
+        if isinstance(array, np.generic):
+            return constant(np.asarray(array))
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
             )
         array = to_array(array)
     result = constant(array)
-    base = getattr(array, "base", None)
+    base = getattr(array, "base", None)  # MLX arrays have none
     if base is not None:
         for a in args:
             if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
@@ -237,10 +237,9 @@ def _carries_gradient(cls: type, dtype: Any) -> bool:
 
 
 def _check_devices(operation: str, arrays: list) -> None:
-    kinds = {type(a).__module__.partition(".")[0] for a in arrays if hasattr(a, "dtype")}
+    kinds = {isinstance(a, (ndarray, np.generic)) for a in arrays if hasattr(a, "dtype")}
     if len(kinds) > 1:
-        names = " and ".join(sorted({"cpu" if k == "numpy" else "gpu" for k in kinds}))
-        raise TypeError(f"{operation}: arguments must be on one device, got {names}; use to()")
+        raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
