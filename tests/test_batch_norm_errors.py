@@ -76,6 +76,11 @@ BAD = {
     "text bias": ({"bias": np.array(list("abc"))}, TypeError, "bias .*<U1"),
     "complex input": ({"input": np.ones((8, 3), complex)}, TypeError, "input .*complex128"),
     "text input": ({"input": np.full((8, 3), "a")}, TypeError, "input .*<U1"),
+    "list of Tensors": (
+        {"weight": [lucid.tensor(1.0)] * 3},
+        TypeError,
+        "weight must be an array, got a list of Tensors; use np.stack",
+    ),
     "object input": ({"input": np.full((8, 3), None)}, TypeError, "input .*object"),
     "momentum None": ({"momentum": None}, ValueError, "momentum must be a finite .* got None"),
     "momentum nan": ({"momentum": np.nan}, ValueError, "momentum must be a finite .* got nan"),

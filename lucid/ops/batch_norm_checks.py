@@ -22,6 +22,8 @@ def array(name: str, value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
         raise TypeError(f"batch_norm: {name} must be a plain array, got {type(value).__name__}")
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
+        raise TypeError(f"batch_norm: {name} must be an array, got a list of Tensors; use np.stack")
     return to_array(value)
 
 
