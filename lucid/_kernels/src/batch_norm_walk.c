@@ -8,6 +8,7 @@
 #define CHUNK 16384       /* elements of a piece of one row */
 #define COLUMN_CHUNK 65536 /* elements of a piece of columns */
 
+#define SHORT_RUN 4096
 #define STREAM_BYTES 4194304 /* smaller outputs stay in cache for whoever reads them next */
 #define STAGE 4096 /* bytes of an output gathered in L1, so that full lines leave */
 
@@ -331,6 +332,38 @@ static void in_sub_tiles(const lucid_walk *w, const lucid_pass *p, const region 
 
 /* ---- The walk ---- */
 
+static const lucid_channel_entries *narrow_entries(const lucid_walk *w) {
+    return w->size == 4 ? &w->kernels->channel_f32 : &w->kernels->channel_f64;
+}
+
+int lucid_walk_fuses(const lucid_walk *w, const lucid_pass *affine, const lucid_pass *sums) {
+    int direct = 1;
+    for (int k = 0; k < w->operands; k++)
+        if (!w->operand[k].direct) direct = 0;
+    return direct && !w->cols && w->stream && affine->order == sums->order &&
+           narrow_entries(w)->fused_rows[affine->order] && affine->output[0] >= 0 &&
+           least(w->length, w->chunk) * w->size >= 64 && (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
+}
+
+static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile,
+                  const region *g) {
+    char *at[LUCID_OPERANDS];
+    lucid_tile next;
+    for (int k = 0; k < w->operands; k++)
+        at[k] = g->at[k] + (ptrdiff_t)p->ahead * w->operand[k].channel;
+    bind(w, p->next, &next, at, g->row);
+    next.rows = p->next_channels;
+    next.n = g->n;
+    /* Short runs end before the processor's own prefetching has begun. */
+    if (w->outers == 1 && w->chunks == 1 && w->length * w->size <= SHORT_RUN)
+        for (int k = 0; k < 2 && next.in[k]; k++) {
+            ptrdiff_t step = w->operand[p->next->input[k]].outer[0] / (ptrdiff_t)w->size;
+            next.ahead[k] = p->backwards ? -step : step;
+        }
+    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
+                                            p->next->sums);
+}
+
 static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t index,
                   size_t limit) {
     region g;
@@ -362,6 +395,10 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
     t.rows = g.rows;
     t.n = g.n;
     bind(w, p, &t, g.at, g.row);
+    if (p->next) {
+        fused(w, p, &t, &g);
+        return;
+    }
     for (int k = 0; k < 3 && p->ahead; k++)
         if (t.in[k]) t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
     visit(w, p, &t, 0);

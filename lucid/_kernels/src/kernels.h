@@ -89,10 +89,16 @@ typedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, do
 typedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coefficients,
                                      size_t pitch);
 
-/* Entries by order. Shift and coefficients have the type that the entries compute in. */
+/* An affine entry of rows of at least a line with one output, past the cache, and meanwhile the sums
+ * of as many rows, or fewer, of `next`: memory is read while it is written. */
+typedef void (*lucid_channel_fused)(const lucid_tile *tile, const void *coefficients, size_t pitch,
+                                    const lucid_tile *next, const void *shift, double *sums);
+
+/* Entries by order; `fused_rows` may be missing. Shift and coefficients have the type that the entries compute in. */
 typedef struct {
     lucid_channel_sums sums_rows[3], sums_cols[3];
     lucid_channel_affine affine_rows[3], affine_cols[3];
+    lucid_channel_fused fused_rows[3];
 } lucid_channel_entries;
 
 /* Copy bytes past the cache. The two addresses are equal modulo 64. LUCID_STREAM_END makes what went
