@@ -305,6 +305,13 @@ def test_copy_is_noticed_through_views(view):
         y.backward()
 
 
+def test_copy_before_save_is_harmless():
+    x = leaf(1.0, 2.0)
+    x.copy_([3.0, 4.0])
+    (x * x).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [6.0, 8.0])
+
+
 def test_copy_of_what_was_not_saved_is_harmless():
     x = leaf(1.0, 2.0)
     y = (x * 3 + x).sum()

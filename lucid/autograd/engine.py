@@ -195,7 +195,7 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
                     store = found
                     if edge not in found:
                         found[edge] = g
-                        if fresh and g.data.base is None:
+                        if fresh and getattr(g.data, "base", None) is None:
                             owned.add(edge)
                         continue
                 _accumulate(store, slot, g, key, owned, create_graph)

@@ -114,12 +114,13 @@ class Context:
         saved, version = [], 0
         for a in self._saved:
             if a is not None:
-                for i, x in enumerate(arrays):
-                    if x is a:
-                        a = args[i]
-                        break
-                else:
-                    a = _kept(a, results, outputs)
+                if a.__class__ is not Tensor:
+                    for i, x in enumerate(arrays):
+                        if x is a:
+                            a = args[i]
+                            break
+                    else:
+                        a = _kept(a, results, outputs)
                 if isinstance(a, Tensor):
                     if a._version is not None:
                         version += a._version[0]
@@ -211,8 +212,8 @@ _new = Tensor.__new__
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
-    """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
+def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
+    """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
         if isinstance(array, np.generic):
             return constant(np.asarray(array))
@@ -222,15 +223,18 @@ def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
             )
         array = to_array(array)
     result = constant(array)
-    base = getattr(array, "base", None)  # MLX arrays have none
-    if base is not None:
+    owner = getattr(array, "base", None)  # MLX arrays have none
+    if owner is not None or _find(array, arrays) is not None:
+        owner = array if owner is None else owner
         for a in args:
-            if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
+            if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
                 result._version = share_version(a)
     return result
 
 
 def _carries_gradient(cls: type, dtype: Any) -> bool:
+    if dtype in _FLOATS:
+        return True
     if getattr(dtype, "kind", None) == "c":
         raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
     return is_floating(dtype)
@@ -243,31 +247,35 @@ def _check_devices(operation: str, arrays: list) -> None:
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
-    """Give distinct Tensors distinct arrays: x and x.detach() share one."""
+    """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
     seen = {}
     for i, a in enumerate(args):
-        if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
+        if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
             arrays[i] = arrays[i][...]
 
 
 def _finish_several(ctx, results, args, arrays, edges) -> tuple:
     """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
-    cls = ctx.function
-    outputs = tuple([_wrap(cls, r, args) for r in results])
+    cls, outputs, given = ctx.function, [], set(map(id, arrays))
+    for r in results:
+        if r.__class__ is ndarray and r.base is None and id(r) not in given:
+            outputs.append(constant(r))
+        else:
+            outputs.append(_wrap(cls, r, args, arrays))
     if edges is not None:
         ctx.edges = edges
         ctx.seq = _count()
         ctx.shape = ctx.dtype = None
         ctx.outputs = [
             None
-            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.dtype)
-            else (y.shape, y.dtype)
+            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.data.dtype)
+            else (y.data.shape, y.data.dtype)
             for r, y in zip(results, outputs, strict=True)
         ]
         ctx._save(args, arrays, results, outputs)
         for i, y in enumerate(outputs):
             y._edge = ctx._output(i)
-    return outputs
+    return tuple(outputs)
 
 
 class Function:
@@ -284,7 +292,7 @@ class Function:
     Attributes
     ----------
     schema_v1 : OpSchema
-        Name, version and autocast policy; one is made up for Functions that give none.
+        Name, version and autocast policy; Functions that give none get one of version 0.
     saves_input : bool
         Documents whether the graph keeps an input alive.
     materialize_grads : bool
@@ -332,7 +340,7 @@ class Function:
         if "node_name" not in cls.__dict__:
             cls.node_name = cls.__name__ + "Backward"
         if cls.schema_v1 is Function.schema_v1:
-            cls.schema_v1 = OpSchema(cls.__name__)
+            cls.schema_v1 = OpSchema(cls.__name__, version=0)
         for name in ("forward", "backward"):
             _check_takes_ctx(cls, name)
 
@@ -369,17 +377,23 @@ class Function:
         for i, a in enumerate(args):
             if isinstance(a, Tensor):
                 arrays[i] = data = a.data
-                if first is None:
-                    first = data
-                elif data is last or data is first or i > 2:
-                    alike = True
-                last = data
                 if data.__class__ is not ndarray:
-                    foreign = True  # MLX, or a subclass
+                    foreign = alike = True  # MLX, or a subclass
                 edge = a._edge
                 if edge is not None and recording:
                     record = needs[i] = True
                     edges[i] = a if edge is True else edge
+            elif a.__class__ is ndarray:
+                data = a
+            else:
+                continue
+            if first is None:
+                first = data
+            elif data is last:
+                alike = alike or a is not args[i - 1]  # not for x * x
+            elif data is first or i > 2:
+                alike = True
+            last = data
         if foreign:
             _check_devices(cls.schema_v1.name, arrays)
         if record and alike:
@@ -392,12 +406,13 @@ class Function:
         result = cls.forward(ctx, *arrays)
         if result.__class__ is tuple or result.__class__ is list:
             return _finish_several(ctx, result, args, arrays, edges if record else None)
-        if result.__class__ is ndarray and result.base is None:
+        plain = result.__class__ is ndarray and result.base is None
+        if plain and result is not first and result is not last:
             y = _new(Tensor)
             y.data = result
             y.grad = y._edge = y._version = None
         else:
-            y = _wrap(cls, result, args)
+            y = _wrap(cls, result, args, arrays)
         if not record:
             return y
         dtype = y.data.dtype

@@ -74,6 +74,6 @@ def schemas() -> dict[str, OpSchema]:
     while pending:
         for rule in pending.pop().__subclasses__():
             pending.append(rule)
-            if rule.__module__.startswith(__name__ + "."):
+            if rule.__module__.startswith(__name__ + ".") and rule.schema_v1.version:
                 found[rule.schema_v1.name] = rule.schema_v1
     return dict(sorted(found.items()))
