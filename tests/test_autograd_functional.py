@@ -152,5 +152,7 @@ def test_scipy_minimizes(method):
 
 def test_import_is_light():
     code = "import sys, lucid; print([m for m in ('scipy', 'mlx.core') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert out.stdout.strip() == "[]"
