@@ -87,6 +87,22 @@ INLINE vd vf_high(vf v) {
     return __builtin_convertvector(h, vd);
 }
 
+/* Store past the cache, where the processor can; p is aligned to the vector. */
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+INLINE void vf_stream(float *p, vf v) {
+#if VBYTES == 64
+    _mm512_stream_ps(p, (__m512)v);
+#elif VBYTES == 32
+    _mm256_stream_ps(p, (__m256)v);
+#elif defined(__SSE2__)
+    _mm_stream_ps(p, (__m128)v);
+#else
+    vf_store(p, v);
+#endif
+}
+
 /* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
 #define TWO_SUM(s, e, x)                        \
     do {                                        \
