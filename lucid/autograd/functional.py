@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, as_tensor, constant
 from .engine import grad
 from .mode import enable_grad
 
@@ -93,8 +93,9 @@ def hvp(fun: Callable) -> Callable:
 def _leaves(args, argnums):
     args = list(args)
     for i in argnums:
-        data = args[i].data if isinstance(args[i], Tensor) else np.asarray(args[i])
-        args[i] = constant(data.astype(np.float64) if data.dtype.kind in "iub" else data)
+        leaf = constant(as_tensor(args[i]).data)
+        whole = getattr(leaf.dtype, "kind", "f") in "iub"
+        args[i] = leaf.astype(np.float64) if whole else leaf
         args[i].requires_grad = True
     return tuple(args[i] for i in argnums), args
 

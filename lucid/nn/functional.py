@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lucid._tensor import Tensor
-from lucid.autograd import Function, OpSchema
-from lucid.backends import namespace
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -45,26 +43,8 @@ def linear(input, weight, bias=None):
     return y if bias is None else y + bias
 
 
-class Relu(Function):
-    """The positive part; its derivative at zero is zero."""
-
-    schema_v1 = OpSchema("relu")
-
-    @staticmethod
-    def forward(ctx, x):
-        """NaN stays NaN."""
-        ctx.save_for_backward(x > 0)
-        return namespace(x).maximum(x, 0)
-
-    @staticmethod
-    def backward(ctx, g):
-        """Pass where the input was positive."""
-        (positive,) = ctx.saved_tensors
-        return g * positive
-
-
 def relu(input):
-    """Larger of input and zero, elementwise.
+    """Larger of input and zero, elementwise; the slope at zero is zero.
 
     Parameters
     ----------
@@ -81,7 +61,9 @@ def relu(input):
     >>> F.relu([-1.0, 0.0, 2.0])
     array([0., 0., 2.])
     """
-    return Relu.apply(input) if isinstance(input, Tensor) else np.maximum(input, 0)
+    input = input if hasattr(input, "ndim") else np.asarray(input)
+    # Not np.maximum, whose slope at a tie is a half.
+    return np.where(input <= 0, 0, input)
 
 
 def log_softmax(input, axis=-1):

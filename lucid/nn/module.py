@@ -213,7 +213,8 @@ class Module:
         Parameters
         ----------
         state_dict : mapping of str to array_like
-            Each array is cast to the dtype of its destination and shares no memory with it.
+            Each array is cast to the dtype of its destination and shares no memory with it;
+            PyTorch's Tensors will do.
         strict : bool
             Whether a name of one side without a counterpart in the other is an error. A
             checkpoint without ``num_batches_tracked`` is accepted all the same.
@@ -289,4 +290,5 @@ def _is_floating(dtype) -> bool:
 
 
 def _to_array(value: Any) -> np.ndarray:
-    return np.array(value.detach().numpy() if isinstance(value, Tensor) else value, order="C")
+    # Tensors, PyTorch's as well
+    return np.array(value.detach().numpy() if hasattr(value, "detach") else value, order="C")

@@ -182,25 +182,23 @@ def unary(ufunc, saves="x", **schema):
     """Make the decorated ``slope(g, x)``, or ``slope(g, y)``, the backward of a ufunc's rule."""
 
     def rule(slope):
-        name = ufunc.__name__
+        name, saves_input = ufunc.__name__, saves == "x"
 
         class Rule(Function):
             schema_v1 = OpSchema(name, **schema)
-            saves_input = saves == "x"
 
             @staticmethod
             def forward(ctx, x):
-                y = ufunc(x) if isinstance(x, np.ndarray) else getattr(namespace(x), name)(x)
-                if saves == "x":
-                    ctx.save_for_backward(x)
-                elif saves == "y":
-                    ctx.save_for_backward(y)
+                y = ufunc(x) if x.__class__ is np.ndarray else getattr(namespace(x), name)(x)
+                if saves:
+                    ctx.save_for_backward(x if saves_input else y)
                 return y
 
             @staticmethod
             def backward(ctx, g):
                 return slope(g, *ctx.saved_tensors)
 
+        Rule.saves_input = saves_input
         Rule.__name__ = Rule.__qualname__ = slope.__name__
         Rule.node_name = slope.__name__ + "Backward"
         UNARY[ufunc] = Rule
@@ -380,10 +378,10 @@ class Clip(Function):
     @staticmethod
     def backward(ctx, g):
         x, low, high = (_raw(t) for t in ctx.saved_tensors)
-        below = False if low is None else np.less(x, low)
-        above = False if high is None else np.greater(x, high)
-        crossed = False if low is None or high is None else np.greater(low, high)
-        parts = (~np.logical_or(below, above) & ~crossed, below & ~crossed, above | crossed)
+        below = np.False_ if low is None else np.less(x, low)
+        above = np.False_ if high is None else np.greater(x, high)
+        crossed = np.False_ if low is None or high is None else np.greater(low, high)
+        parts = (~(below | above | crossed), below & ~crossed, above | crossed)
         return tuple(
             fit(ctx, i, Where.apply(part, g, 0)) if needed else None
             for i, (part, needed) in enumerate(zip(parts, ctx.needs_input_grad, strict=True))
