@@ -118,7 +118,7 @@ def _peer(library, x, g, v):
     raise NotImplementedError(f"{library} is not installed, or does not take {x.dtype}")
 
 
-class BatchNorm:
+class Forward:
     params = (
         list(SHAPES),
         ["channels_first", "channels_last"],
@@ -131,22 +131,24 @@ class BatchNorm:
     def setup(self, shape, layout, dtype, library):
         self.peer = _peer(library, *_arrays(SHAPES[shape], dtype, layout, 3))
 
-    def _call(self, name):
-        if not hasattr(self.peer, name):
-            return None
-        return getattr(self.peer, name)()
-
     def time_forward(self, *_):
         self.peer.forward()
 
     def time_evaluation(self, *_):
         self.peer.forward(False)
 
+
+class Gradients:
+    params = (*Forward.params[:3], ["lucid", "torch"])
+    param_names = Forward.param_names
+    timeout = 120
+    setup = Forward.setup
+
     def time_backward(self, *_):
-        self._call("backward")
+        self.peer.backward()
 
     def time_gradient_penalty(self, *_):
-        self._call("penalty")
+        self.peer.penalty()
 
 
 class DoubleBackward:
