@@ -132,6 +132,11 @@ def test_functions_that_lose_the_gradient_are_refused():
             lucid.hvp(fun)(np.ones(2), np.ones(2))
 
 
+def test_complex_arguments_are_refused():
+    with pytest.raises(TypeError, match="real floating point, got complex128"):
+        lucid.value_and_grad(lambda x: x.sum())(np.array([1j]))
+
+
 def test_hvp():
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((2, 5))

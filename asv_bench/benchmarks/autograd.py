@@ -24,7 +24,8 @@ class _Peer:
     def setup(self, library):
         if library == "torch" and torch is None:
             raise NotImplementedError("torch is not installed")
-        array = np.sign(np.random.default_rng(0).standard_normal(SHAPE))  # long products stay finite
+        # Signs, so that long products stay finite.
+        array = np.sign(np.random.default_rng(0).standard_normal(SHAPE))
         if library == "lucid":
             self.leaf = lucid.tensor(array, requires_grad=True)
             self.constant, self.seed = lucid.tensor(array), lucid.tensor(np.ones(SHAPE))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, is_floating
+from .._tensor import Tensor, as_tensor, constant
 from .engine import grad
 from .mode import enable_grad
 
@@ -94,7 +94,8 @@ def _leaves(args, argnums):
     args = list(args)
     for i in argnums:
         leaf = constant(as_tensor(args[i]).data)
-        args[i] = leaf if is_floating(leaf.dtype) else leaf.astype(np.float64)
+        whole = getattr(leaf.dtype, "kind", "f") in "iub"
+        args[i] = leaf.astype(np.float64) if whole else leaf
         args[i].requires_grad = True
     return tuple(args[i] for i in argnums), args
 

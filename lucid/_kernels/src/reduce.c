@@ -20,6 +20,7 @@
 
 enum {
     TASK_ELEMENTS = 65536, /* enough to be worth a task */
+    PART_ELEMENTS = 131072, /* enough to be worth merging */
     MANY_TASKS = 64,       /* enough tasks for any machine */
     FEW_PARTS = 16,        /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144, /* bytes that the tiles of all parts may take */
@@ -437,9 +438,9 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
 static void deal_reduced(job *j, size_t reduced) {
     j->parts = 1;
     j->parted = -1;
-    if (j->tile * reduced < 2 * TASK_ELEMENTS) return;
+    if (j->tile * reduced < 2 * PART_ELEMENTS) return;
     size_t want = (MANY_TASKS + j->tasks - 1) / j->tasks;
-    want = least(want, j->tile * reduced / TASK_ELEMENTS);
+    want = least(want, j->tile * reduced / PART_ELEMENTS);
     want = least(want, PARTS_MEMORY / (j->tasks * j->tile * j->fields * sizeof(double)));
     if (want < 2) return;
     int best = -1; /* the outermost, unless it is too short */
