@@ -1,7 +1,9 @@
-"""Train a small batch-normalised network on scikit-learn's digits, 1,797 real 8x8 images.
+"""Train a small batch-normalised network on digits
+================================================
 
-The network is ``Linear → BatchNorm1d → ReLU`` twice and a linear classifier, trained by stochastic
-gradient descent with Nesterov momentum on three quarters of the images and tested on the rest::
+The data are scikit-learn's digits, 1,797 real 8x8 images. The network is ``Linear → BatchNorm1d →
+ReLU`` twice and a linear classifier, trained by stochastic gradient descent with Nesterov momentum
+on three quarters of the images and tested on the rest::
 
     python examples/train_digits.py --output output/digits
 
