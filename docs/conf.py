@@ -10,7 +10,7 @@ DOCS = Path(__file__).parent
 # `python -m` puts the checkout first on the path, whose lucid/ may hold no compiled kernels.
 sys.path[:] = [p for p in sys.path if Path(p).resolve() != DOCS.parent]
 sys.path.insert(0, str(DOCS))  # for lucid_docs.py
-os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ |= {"MPLBACKEND": "Agg", "TQDM_DISABLE": "1"}
 
 project = "lucid"
 author = copyright = "The lucid developers"
@@ -35,7 +35,7 @@ autodoc_default_options = {"member-order": "bysource"}
 numpydoc_show_class_members = False  # the template lists them
 numpydoc_xref_param_type = False
 
-plot_formats = [("png", 150)]
+plot_formats = [("png", 180)]
 plot_html_show_formats = False
 plot_html_show_source_link = False
 plot_include_source = False
@@ -71,6 +71,5 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_toc_level": 2,
-    "header_links_before_dropdown": 8,
 }
-html_sidebars = {"**": ["sidebar-nav-bs"], "index": []}
+html_sidebars = {"index": []}

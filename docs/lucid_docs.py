@@ -1,8 +1,6 @@
 """What the build needs beside its extensions: how examples run, and the lists of rules."""
 
-import atexit
 import shutil
-import tempfile
 from pathlib import Path
 
 from docutils import nodes
@@ -10,9 +8,6 @@ from docutils.parsers.rst import Directive
 from sphinx_gallery.scrapers import figure_rst
 
 import lucid
-
-OUTPUT = Path(tempfile.mkdtemp(prefix="lucid-docs-"))
-atexit.register(shutil.rmtree, OUTPUT, ignore_errors=True)
 
 ORDER = ("fit_with_scipy", "image_stack", "custom_op", "gradient_penalty", "train_digits")
 
@@ -24,15 +19,17 @@ def by_subject(path):
 
 def arguments(gallery_conf, script_vars):
     """Run each example as a user does, with a folder for its pictures."""
-    return ["--output", str(OUTPUT / Path(script_vars["src_file"]).stem)]
+    return ["--output", f"output/{Path(script_vars['src_file']).stem}"]
 
 
 def pictures(block, block_vars, gallery_conf):
     """Show the pictures that an example has written."""
-    paths = []
-    for source in sorted(OUTPUT.glob(f"{Path(block_vars['src_file']).stem}/*.png")):
+    script, paths = Path(block_vars["src_file"]), []
+    output = script.parent / "output"
+    for picture in sorted((output / script.stem).glob("*.png")):
         paths.append(next(block_vars["image_path_iterator"]))
-        shutil.move(source, paths[-1])
+        shutil.move(picture, paths[-1])
+    shutil.rmtree(output, ignore_errors=True)
     return figure_rst(paths, gallery_conf["src_dir"])
 
 

@@ -9,7 +9,7 @@ rng = np.random.default_rng(0)
 noise = rng.normal(size=(100_000, 4))
 offsets = 10.0 ** np.arange(7)
 
-fig, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
+fig, ax = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
 for name, var in (("NumPy", np.var), ("lucid", lucid.var)):
     errors = []
     for offset in offsets:
