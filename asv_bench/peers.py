@@ -5,15 +5,15 @@ limit is timed once, and medians over the rounds are shown. The limit of a mean 
 input, that of a forward pass a copy, of a backward pass a triad (two arrays read, one written), of
 a step both, of a gradient penalty both twice; with ordinary or streaming stores, whichever is
 faster for that size. Limits come from `limits.c`, built with the system's compiler (`$CC` or cc);
-without one NumPy's copy, sum and dot stand in, and the table says so.
+without one NumPy's copyto, add and dot stand in, and the table says so.
 
 PyTorch's results are what its public calls give. NumPy, MLX and JAX have no batch norm over axis 1:
 there it is the usual expression, compiled by the latter two. "lucid" reuses the memory of results
 that the caller dropped, as in any loop; "lucid, cold" allocates each result anew
 (``lucid.set_cache_limit(0)``). Times include dropping the result.
 
-Examples: ``peers.py --quick``, ``peers.py --threads 2 --json new.json --plot new.png``,
-``peers.py --cases 'backward|step' --libraries lucid PyTorch``.
+``peers.py --quick --seconds 2 --plot FILE`` draws README's chart; other examples are
+``peers.py --threads 2 --json FILE`` and ``peers.py --cases 'backward|step' --libraries lucid``.
 """
 
 from __future__ import annotations
@@ -469,7 +469,7 @@ class Limits:
 
         The arrays read are the libraries' own, so that none is nearer to the processor.
         """
-        size = data.case.nbytes // 256 // self.threads * 256
+        size = data.case.nbytes // 1024 // self.threads * 1024
         total = size * self.threads
         a, b = data.flat
         c = _aligned(a)
@@ -625,9 +625,21 @@ def _processor():
 # ---- showing -----------------------------------------------------------------------------------
 
 
+COLOURS = {
+    "lucid": "#c8102e",
+    "lucid, cold": "#f0a0a8",
+    "PyTorch": "#5b6770",
+    "NumPy": "#9ecae1",
+    "Bottleneck": "#74c476",
+    "MLX": "#b8a9d9",
+    "JAX": "#e6b85c",
+}
+
+
 def columns(rows):
     """Return the names of all libraries in the rows, in order."""
-    return list(dict.fromkeys(n for r in rows for n in r["seconds"]))
+    found = {n for r in rows for n in r["seconds"]}
+    return [n for n in COLOURS if n in found]
 
 
 def _time(seconds):
@@ -661,17 +673,6 @@ def table(rows):
             yield "| " + " | ".join(marks) + " |"
 
 
-COLOURS = {
-    "lucid": "#c8102e",
-    "lucid, cold": "#f0a0a8",
-    "PyTorch": "#5b6770",
-    "NumPy": "#9ecae1",
-    "Bottleneck": "#74c476",
-    "MLX": "#b8a9d9",
-    "JAX": "#e6b85c",
-}
-
-
 def plot(rows, about, path):
     """Write a bar chart of the shares of the limit."""
     import matplotlib
@@ -695,14 +696,14 @@ def plot(rows, about, path):
                 axes.barh(place, share, 1, color=COLOURS[n])
                 if n == "lucid":
                     axes.annotate(
-                        f"{share:.0f} %", (share, place), (3, 0), textcoords="offset points",
-                        va="center", fontsize=8, weight="bold", color=COLOURS[n],
+                        f"{share:.0f} %", (share, place), (-3, 0), textcoords="offset points",
+                        va="center_baseline", ha="right", fontsize=8, weight="bold", color="white",
                     )  # fmt: skip
                 place += 1
             ticks.append((start + place - 1) / 2)
             place += 1.2
         axes.set(
-            xscale="log", xlim=(10 ** math.floor(math.log10(low)), 160), ylim=(place - 1.2, -1)
+            xscale="log", xlim=(10 ** math.floor(math.log10(low)), 130), ylim=(place - 1.2, -1)
         )
         axes.set_yticks(ticks, [r["case"] for r in rows])
         axes.xaxis.set_major_formatter("{x:g} %")
@@ -733,7 +734,7 @@ def main(argv=None):
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--plot", metavar="FILE", help="bar chart; needs Matplotlib")
     args = parser.parse_args(argv)
-    seconds = args.seconds or (0.15 if args.quick else 1.5)
+    seconds = args.seconds or (0.1 if args.quick else 1.5)
     cases = [c for c in CASES if c.quick or not args.quick]
     cases = [c for c in cases if args.cases is None or args.cases.search(c.name)]
     if not cases or args.threads < 1:
