@@ -3,8 +3,7 @@
 import batch_norm_reference as reference
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import lucid
 import lucid.nn.functional as F

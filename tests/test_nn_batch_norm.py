@@ -177,8 +177,7 @@ def test_against_torch(layer, shape, momentum):
 
 def test_weights_travel_both_ways_with_torch(tmp_path):
     torch = pytest.importorskip("torch")
-    from safetensors import numpy as for_numpy
-    from safetensors import torch as for_torch
+    from safetensors import numpy as for_numpy, torch as for_torch
 
     def networks():
         yield nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))

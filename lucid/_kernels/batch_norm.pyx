@@ -4,7 +4,6 @@
 `batch_norm` accepts the common case in one test and hands every other call to the function bound by
 `bind`, which checks, explains, converts, and knows Tensors.
 """
-cimport cython
 cimport numpy as cnp
 from libc.math cimport isfinite
 from libc.stddef cimport ptrdiff_t

@@ -177,11 +177,13 @@ class Module:
                 f"{type(self).__name__}.to: parameters must have a floating dtype, "
                 f"got {np.dtype(device_or_dtype)}"
             )
-        for _, t in (*self.named_parameters(), *self.named_buffers()):
-            if is_device or _is_floating(t.dtype):
-                grad = t.grad
-                t.data = t.detach().to(device_or_dtype).data
-                t.grad = None if grad is None else grad.to(device_or_dtype)
+        moved = [
+            (t, *(None if v is None else v.detach().to(device_or_dtype) for v in (t, t.grad)))
+            for t in (*self.parameters(), *self.buffers())
+            if is_device or _is_floating(t.dtype)
+        ]
+        for t, value, gradient in moved:  # not before all of them could be converted
+            t.data, t.grad = value.data, gradient
         return self
 
     # ------------------------------------------------------------------ saving and loading

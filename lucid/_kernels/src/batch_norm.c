@@ -12,6 +12,7 @@
 #define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
 #define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
+#define NARROW 64           /* least columns of a group */
 #define FEW_CHANNELS 8      /* fewer are split for the threads */
 #define LEAST_GROUPS 16     /* that threads share, if there are as many channels */
 #define BLOCKS 16           /* most parts that channels are split into */
@@ -401,20 +402,28 @@ static void strip(void *context, size_t index) {
     }
 }
 
+/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed backwards;
+ * in columns each is summed alike, and narrow groups walk memory badly. */
+static size_t group_width(const job *j, size_t threads) {
+    const lucid_walk *w = &j->walk;
+    size_t width = GROUP_BYTES / (w->count * w->size * (size_t)w->inputs);
+    if (w->cols) {
+        size_t share = (w->channels + threads - 1) / threads;
+        width = least(width, (share + 15) & ~(size_t)15);
+        if (width < NARROW) width = NARROW;
+    } else if (w->count * w->channels >= LUCID_PARALLEL_ELEMENTS) {
+        width = least(width, w->channels / LEAST_GROUPS);
+    }
+    return least(width < 1 ? 1 : width, reduce_limit(j));
+}
+
 static void run_groups(const job *j) {
     const lucid_walk *w = &j->walk;
-    size_t bytes = w->count * w->size * (size_t)w->inputs, elements = w->count * w->channels;
-    size_t width = GROUP_BYTES / bytes, strips = 1;
-    if (elements >= LUCID_PARALLEL_ELEMENTS) {
-        width = least(width, w->channels / LEAST_GROUPS);
-        strips = STRIPS * (size_t)lucid_num_threads();
-        if (strips == STRIPS) strips = 1;
-    }
-    if (w->cols && width < 64) width = 64;
-    if (width < 1) width = 1;
-    width = least(width, reduce_limit(j));
-    groups g = {j, width, (w->channels + strips - 1) / strips};
-    g.strip = (g.strip + width - 1) / width * width;
+    size_t elements = w->count * w->channels;
+    size_t threads = elements >= LUCID_PARALLEL_ELEMENTS ? (size_t)lucid_num_threads() : 1;
+    size_t strips = threads == 1 ? 1 : STRIPS * threads;
+    groups g = {j, group_width(j, threads), (w->channels + strips - 1) / strips};
+    g.strip = (g.strip + g.width - 1) / g.width * g.width;
     lucid_parallel((w->channels + g.strip - 1) / g.strip, elements, strip, &g);
 }
 
@@ -503,7 +512,7 @@ static int run(const job *j) {
     const lucid_walk *w = &j->walk;
     size_t bytes = w->count * w->size * (size_t)w->inputs;
     int few = w->channels < FEW_CHANNELS && w->count * w->channels >= LUCID_PARALLEL_ELEMENTS;
-    int large = w->cols ? bytes * least(w->channels, 64) > GROUP_BYTES : bytes > CHANNEL_BYTES;
+    int large = w->cols ? bytes * least(w->channels, NARROW) > GROUP_BYTES : bytes > CHANNEL_BYTES;
     if (few || large) return run_blocks(j);
     run_groups(j);
     return 0;

@@ -5,12 +5,13 @@
 
 #define LANES (COMPENSATED ? 16 : 32)
 #define NL (LANES / VD)
-/* Bytes to prefetch ahead: the hardware's own prefetch stops at page ends, and leaves a third of the
- * memory's speed unused where there is work to do on each line. */
+/* Bytes to prefetch ahead: the hardware's own prefetch stops at page ends, and leaves a third of
+ * the memory's speed unused where there is work to do on each line. */
 #define AHEAD 4096
 #define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0; j < (N); j++)
 
-#define STRIP 512 /* columns whose block of 32 rows or more is read twice, from L2: 64 KB of floats */
+#define STRIP                                                                                \
+    512 /* columns whose block of 32 rows or more is read twice, from L2: 64 KB of floats */
 
 #if COMPENSATED
 #define WIDEN vd_load
@@ -65,7 +66,8 @@ INLINE void NAME(block_sum)(const TYPE *x, size_t n, double *hi, double *lo) {
         }
         NAME(fold)(s, e, &h, &l);
     }
-    for (; i < n; i++) ADD(h, l, (double)x[i]);
+    for (; i < n; i++)
+        ADD(h, l, (double)x[i]);
     *hi = h;
     *lo = l;
 }
@@ -115,7 +117,8 @@ static void NAME(sum_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
                 NAME(sum_strip)(x + k, step, some, ahead, out.hi + k, out.lo + k, 2);
         }
         for (; k < n; k++)
-            for (size_t q = 0; q < some; q++) ADD(out.hi[k], out.lo[k], (double)x[(ptrdiff_t)q * step + (ptrdiff_t)k]);
+            for (size_t q = 0; q < some; q++)
+                ADD(out.hi[k], out.lo[k], (double)x[(ptrdiff_t)q * step + (ptrdiff_t)k]);
     }
 }
 
@@ -133,17 +136,19 @@ INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double c, double re
 
 /* Sum of squared deviations of a block from `c`, and for double that of the deviations: c is only
  * the rounded mean. */
-INLINE void NAME(block_deviations)(const TYPE *x, size_t n, double c, double *sum, double *squares) {
+INLINE void NAME(block_deviations)(const TYPE *x, size_t n, double c, double *sum,
+                                   double *squares) {
     double t = 0, q = 0;
     size_t i = 0;
     if (n >= 8) {
         vd m = vd_set(c), s[16 / VD], d1[16 / VD];
         EACH(j, 16 / VD) s[j] = d1[j] = (vd){0};
-        for (; i + 16 <= n; i += 16) EACH(j, 16 / VD) {
-            vd d = WIDEN(x + i + j * VD) - m;
-            if (COMPENSATED) d1[j] += d;
-            s[j] += d * d;
-        }
+        for (; i + 16 <= n; i += 16)
+            EACH(j, 16 / VD) {
+                vd d = WIDEN(x + i + j * VD) - m;
+                if (COMPENSATED) d1[j] += d;
+                s[j] += d * d;
+            }
         if (i + 8 <= n) {
             EACH(j, 8 / VD) {
                 vd d = WIDEN(x + i + j * VD) - m;
@@ -245,8 +250,11 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
     for (size_t r = 0; r < rows; r += tall, x += (ptrdiff_t)tall * step) {
         size_t some = rows - r < tall ? rows - r : tall;
         for (size_t k = 0; k < n; k += strip) {
-            lucid_moments o = {{out.sums.hi + k, out.sums.lo + k}, out.count + k, out.shift + k,
-                               out.mean + k, out.m2 + k};
+            lucid_moments o = {{out.sums.hi + k, out.sums.lo + k},
+                               out.count + k,
+                               out.shift + k,
+                               out.mean + k,
+                               out.m2 + k};
             NAME(moments_strip)(x + k, step, some, n - k < strip ? n - k : strip, o);
         }
     }
@@ -275,7 +283,8 @@ static int NAME(means)(const double *restrict hi, const double *restrict lo, siz
         }
     }
     double sum = 0;
-    for (size_t i = 0; i < 8; i++) sum += check[i];
+    for (size_t i = 0; i < 8; i++)
+        sum += check[i];
     return sum == 0;
 }
 
