@@ -290,8 +290,8 @@ static int solve(const job *j, const range *r, int again) {
     }
 }
 
-/* Keep only the flags of channels to be reduced again; returns nothing of the others, whose
- * extreme coefficients are found anew by `refresh_flags`. */
+/* Keep only the flags of channels to be reduced again; `refresh_flags` then finds anew whose
+ * coefficients are extreme. */
 static void keep_repeats(const range *r) {
     for (size_t c = 0; c < r->n; c++)
         r->flags[c] = r->flags[c] == 2;
