@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid._kernels import _vec
-from lucid._kernels import batch_norm as kernels
+from lucid._kernels import _vec, batch_norm as kernels
 
 LD = np.longdouble
 SHAPES = [(8, 16), (2, 3), (5, 7, 3), (4, 3, 5, 6), (3, 20, 14, 14), (2, 5, 3, 4, 5), (33, 70)]

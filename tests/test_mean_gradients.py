@@ -79,3 +79,34 @@ def test_arguments_of_tensors():
         assert lucid.mean(half).dtype == lucid.mean(tensor(half, np.float16)).dtype == np.float32
         for x in (half, tensor(half, np.float16)):
             assert lucid.mean(x, dtype=np.float16).dtype == np.float16
+
+
+def test_a_tensor_as_another_argument_is_refused():
+    x = np.ones(3)
+    for name, options in (
+        ("mean", {"out": lucid.tensor(0.0)}),
+        ("mean", {"where": lucid.tensor([True, True, False])}),
+        ("var", {"mean": lucid.tensor([1.0])}),
+        ("std", {"out": lucid.tensor(0.0)}),
+    ):
+        for module in (lucid, np):
+            with pytest.raises(TypeError, match=f"{name}: .*="):
+                getattr(module, name)(x, **options)
+
+
+def test_gradient_of_the_variance_at_a_large_mean():
+    x = np.random.default_rng(2).standard_normal((500, 3)).astype(np.float32) + np.float32(1e6)
+    t = tensor(x, np.float32)
+    (g,) = lucid.grad(lucid.var(t, 0).sum(), t)
+    wide = x.astype(np.longdouble)
+    expected = 2 * (wide - wide.mean(0)) / 500
+    np.testing.assert_allclose(g.data.astype(np.longdouble), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_bad_axes_of_tensors():
+    x = tensor(np.ones((2, 2)))
+    for axis in (1.5, [0, 1], "0"):
+        with pytest.raises(TypeError, match=r"mean: axis must be"):
+            lucid.mean(x, axis=axis)
+    with pytest.raises(TypeError, match=r"mean_var: correction must be a number, got 'a'"):
+        lucid.mean_var(x, correction="a")
