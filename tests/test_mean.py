@@ -152,8 +152,13 @@ def test_any_shape_axis_and_type(data, dtype, shape):
     else:
         rows, out_shape = columns(abs(x.astype(float)), axis)
         scale = np.array([math.fsum(r) / len(r) for r in rows]).reshape(out_shape)
-        error = np.array([abs(Fraction(float(r)) - e) for r, e in zip(
-            np.ravel(result), exact.ravel(), strict=True)], object).reshape(out_shape)
+        error = np.array(
+            [
+                abs(Fraction(float(r)) - e)
+                for r, e in zip(np.ravel(result), exact.ravel(), strict=True)
+            ],
+            object,
+        ).reshape(out_shape)
         assert np.all(error <= np.spacing(scale))
 
 
@@ -235,7 +240,11 @@ def test_same_bits_for_threads_and_instruction_sets(shape, axis, dtype, threads)
         with _vec.using(isa=isa):
             for n in (1, 2, 3, 1):
                 threads(n)
-                results = (lucid.mean(x, axis), *lucid.mean_var(x, axis), lucid.std(x, axis, ddof=1))
+                results = (
+                    lucid.mean(x, axis),
+                    *lucid.mean_var(x, axis),
+                    lucid.std(x, axis, ddof=1),
+                )
                 seen.add(b"".join(np.asarray(r).tobytes() for r in results))
     assert len(seen) == 1
 

@@ -83,7 +83,9 @@ def test_limit_and_clear():
     assert lucid.cache_info()["bytes"] == 0
 
 
-@pytest.mark.parametrize(("value", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("value", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)]
+)
 def test_bad_limits(value, error):
     with pytest.raises(error, match="set_cache_limit: n_bytes"):
         lucid.set_cache_limit(value)

@@ -7,14 +7,13 @@ after everything computed from it: no counting of dependencies, and no recursion
 
 from __future__ import annotations
 
-import sys
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, dtype_name
+from .._tensor import Tensor, as_tensor, constant, copied, dtype_name, module_of, schedule
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
@@ -135,14 +134,12 @@ def backward(
         elif create_graph:
             leaf.grad = +g
         else:
-            leaf.grad = constant(_copy(g.data))
+            leaf.grad = constant(copied(g.data))
+    if self.data.__class__ is not np.ndarray:
+        schedule(*(leaf.grad.data for leaf in found))
 
 
 Tensor.backward = backward
-
-
-def _copy(array):
-    return array.copy("K") if isinstance(array, np.ndarray) else array[...]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -193,7 +190,7 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
                     store = found
                     if edge not in found:
                         found[edge] = g
-                        if fresh and g.data.base is None:
+                        if fresh and getattr(g.data, "base", None) is None:
                             owned.add(edge)
                         continue
                 _accumulate(store, slot, g, key, owned, create_graph)
@@ -235,8 +232,7 @@ def _differentiate(node, grads, wanted):
     if grads.__class__ is not list:
         grads = (grads,)
     elif function.materialize_grads:
-        array = next(g.data for g in grads if g is not None)
-        zeros = sys.modules[type(array).__module__].zeros
+        zeros = module_of(next(g.data for g in grads if g is not None)).zeros
         grads = [
             constant(zeros(*meta)) if g is None and meta is not None else g
             for g, meta in zip(grads, node.outputs, strict=True)
@@ -364,8 +360,7 @@ def _seed(operation, tensor, gradient):
             )
         if data.ndim == 0 and data.dtype in _ONES:
             return _ONES[data.dtype]
-        ones = sys.modules[type(data).__module__].ones
-        return constant(ones(data.shape, data.dtype))
+        return constant(module_of(data).ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
     if gradient.data.shape != data.shape:
         raise ValueError(

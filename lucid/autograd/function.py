@@ -213,6 +213,7 @@ def _check_takes_ctx(cls: type, name: str) -> None:
 
 _count = itertools.count(1).__next__
 _new = Tensor.__new__
+_NO_ARRAYS = frozenset((ndarray, int, float, bool, tuple, str, slice, type(None), np.float64))
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
@@ -239,11 +240,17 @@ def _carries_gradient(cls: type, dtype: Any) -> bool:
     return is_floating(dtype)
 
 
-def _check_devices(operation: str, arrays: list) -> None:
-    kinds = {type(a).__module__.partition(".")[0] for a in arrays if hasattr(a, "dtype")}
-    if len(kinds) > 1:
-        names = " and ".join(sorted({"cpu" if k == "numpy" else "gpu" for k in kinds}))
-        raise TypeError(f"{operation}: arguments must be on one device, got {names}; use to()")
+def check_devices(operation: str, arrays: Any) -> bool:
+    """Raise TypeError if ndarrays and MLX arrays meet; say whether there are MLX arrays."""
+    on_gpu = any(type(a).__module__ == "mlx.core" for a in arrays)
+    if on_gpu and any(isinstance(a, ndarray) for a in arrays):
+        raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
+    return on_gpu
+
+
+def _plain_numbers(items: Any) -> list:
+    # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
+    return [a.item() if isinstance(a, np.generic) else a for a in items]
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
@@ -380,11 +387,13 @@ class Function:
                 a = a.data
                 if a.__class__ is not ndarray:
                     foreign = True  # MLX, or a subclass
+            elif a.__class__ not in _NO_ARRAYS:
+                foreign = True
             arrays.append(a)
             edges.append(edge)
             needs.append(need)
-        if foreign:
-            _check_devices(cls.schema_v1.name, arrays)
+        if foreign and check_devices(cls.schema_v1.name, arrays):
+            args, arrays = _plain_numbers(args), _plain_numbers(arrays)
         if record and len(args) > 1 and (len(args) > 2 or arrays[0] is arrays[1]):
             _tell_apart(args, arrays)
 

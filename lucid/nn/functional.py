@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from lucid._tensor import Tensor
+from lucid._tensor import Tensor, constant
 from lucid.autograd import Function, OpSchema
 from lucid.backends import namespace
 from lucid.ops.batch_norm import batch_norm
@@ -21,25 +23,42 @@ __all__ = [
 ]
 
 
+def _takes_mlx(function):
+    """Let a function made of NumPy's, which don't know MLX arrays, take and return them."""
+
+    @functools.wraps(function)
+    def wrapper(input, *args, **kwargs):
+        if type(input).__module__ != "mlx.core":
+            return function(input, *args, **kwargs)
+        result = function(constant(input), *args, **kwargs)
+        traced = any(isinstance(a, Tensor) for a in (*args, *kwargs.values()))
+        return result if traced else result.data
+
+    return wrapper
+
+
+@_takes_mlx
 def linear(input, weight, bias=None):
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
-    Parameters
-    ----------
-    input : array_like or Tensor, shape (..., in)
-    weight : array_like or Tensor, shape (out, in)
-    bias : array_like or Tensor, shape (out,), optional
+        Parameters
+        ----------
+        input : array_like or Tensor, shape (..., in)
+        weight : array_like or Tensor, shape (out, in)
+        bias : array_like or Tensor, shape (out,), optional
 
-    Returns
-    -------
-    ndarray or Tensor, shape (..., out)
+        Returns
+        -------
+        ndarray or Tensor, shape (..., out)
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
-    array([3., 0.])
+        Examples
+        --------
+        >>> import functools
+
+    import numpy as np
+        >>> import lucid.nn.functional as F
+        >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
+        array([3., 0.])
     """
     y = input @ weight.T
     return y if bias is None else y + bias
@@ -63,6 +82,7 @@ class Relu(Function):
         return g * positive
 
 
+@_takes_mlx
 def relu(input):
     """Larger of input and zero, elementwise.
 
@@ -84,26 +104,29 @@ def relu(input):
     return Relu.apply(input) if isinstance(input, Tensor) else np.maximum(input, 0)
 
 
+@_takes_mlx
 def log_softmax(input, axis=-1):
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
-    Parameters
-    ----------
-    input : array_like or Tensor
-    axis : int
-        Along which the exponentials sum to one.
+        Parameters
+        ----------
+        input : array_like or Tensor
+        axis : int
+            Along which the exponentials sum to one.
 
-    Returns
-    -------
-    ndarray or Tensor
-        Of the shape of `input`.
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of `input`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> F.log_softmax(np.array([0.0, 1000.0]))
-    array([-1000.,     0.])
+        Examples
+        --------
+        >>> import functools
+
+    import numpy as np
+        >>> import lucid.nn.functional as F
+        >>> F.log_softmax(np.array([0.0, 1000.0]))
+        array([-1000.,     0.])
     """
     # The largest value is a constant here: its gradient cancels.
     largest = input.detach() if isinstance(input, Tensor) else input
@@ -111,104 +134,115 @@ def log_softmax(input, axis=-1):
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
+@_takes_mlx
 def softmax(input, axis=-1):
     """Exponentials divided by their sum.
 
-    Parameters
-    ----------
-    input : array_like or Tensor
-    axis : int
-        Along which the result sums to one.
+        Parameters
+        ----------
+        input : array_like or Tensor
+        axis : int
+            Along which the result sums to one.
 
-    Returns
-    -------
-    ndarray or Tensor
-        Of the shape of `input`.
+        Returns
+        -------
+        ndarray or Tensor
+            Of the shape of `input`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> F.softmax(np.log([1.0, 1.0, 2.0]))
-    array([0.25, 0.25, 0.5 ])
+        Examples
+        --------
+        >>> import functools
+
+    import numpy as np
+        >>> import lucid.nn.functional as F
+        >>> F.softmax(np.log([1.0, 1.0, 2.0]))
+        array([0.25, 0.25, 0.5 ])
     """
     return np.exp(log_softmax(input, axis))
 
 
+@_takes_mlx
 def cross_entropy(input, target, reduction="mean"):
     """Negative log-likelihood of class indices under the softmax of logits.
 
-    Parameters
-    ----------
-    input : array_like or Tensor, shape (N, C) or (N, C, S...)
-        Logits.
-    target : array_like of int, shape (N,) or (N, S...)
-        Indices of classes, from 0 to C - 1.
-    reduction : {"mean", "sum", "none"}
+        Parameters
+        ----------
+        input : array_like or Tensor, shape (N, C) or (N, C, S...)
+            Logits.
+        target : array_like of int, shape (N,) or (N, S...)
+            Indices of classes, from 0 to C - 1; on the gpu that is not checked.
+        reduction : {"mean", "sum", "none"}
 
-    Returns
-    -------
-    scalar or Tensor of shape (), or of the shape of `target` for ``"none"``
+        Returns
+        -------
+        scalar or Tensor of shape (), or of the shape of `target` for ``"none"``
 
-    Raises
-    ------
-    ValueError
-        For a shape, an index or a reduction that does not fit.
-    TypeError
-        If `target` is not integer.
+        Raises
+        ------
+        ValueError
+            For a shape, an index or a reduction that does not fit.
+        TypeError
+            If `target` is not integer.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
-    0.490415
+        Examples
+        --------
+        >>> import functools
+
+    import numpy as np
+        >>> import lucid.nn.functional as F
+        >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
+        0.490415
     """
     input = input if hasattr(input, "ndim") else np.asarray(input)
-    target = np.asarray(target)
+    target = target.data if isinstance(target, Tensor) else target
+    on_gpu = type(target).__module__ == "mlx.core"
+    target = target if on_gpu else np.asarray(target)
     shape = input.shape
     if input.ndim < 2 or target.shape != shape[:1] + shape[2:]:
         raise ValueError(
             "cross_entropy: target must have the shape of input without axis 1, got input "
             f"{shape} and target {target.shape}"
         )
-    if target.dtype.kind not in "iu":
+    if "int" not in str(target.dtype):
         raise TypeError(f"cross_entropy: target must hold class indices, got {target.dtype}")
     classes = shape[1]
-    if target.size and not (target.min() >= 0 and target.max() < classes):
+    if target.size and not on_gpu and not (target.min() >= 0 and target.max() < classes):
         raise ValueError(
             f"cross_entropy: target must be between 0 and {classes - 1}, got "
             f"{target.min()} to {target.max()}"
         )
     log_likelihood = np.moveaxis(log_softmax(input, axis=1), 1, -1).reshape(-1, classes)
-    picked = log_likelihood[np.arange(target.size), target.ravel()]
+    picked = log_likelihood[np.arange(target.size), target.reshape(-1)]
     return _reduce("cross_entropy", -picked.reshape(target.shape), reduction)
 
 
+@_takes_mlx
 def mse_loss(input, target, reduction="mean"):
     """Squared difference.
 
-    Parameters
-    ----------
-    input, target : array_like or Tensor
-        Of the same shape.
-    reduction : {"mean", "sum", "none"}
+        Parameters
+        ----------
+        input, target : array_like or Tensor
+            Of the same shape.
+        reduction : {"mean", "sum", "none"}
 
-    Returns
-    -------
-    scalar or Tensor of shape (), or of the shape of `input` for ``"none"``
+        Returns
+        -------
+        scalar or Tensor of shape (), or of the shape of `input` for ``"none"``
 
-    Raises
-    ------
-    ValueError
-        If the shapes differ or `reduction` is unknown.
+        Raises
+        ------
+        ValueError
+            If the shapes differ or `reduction` is unknown.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
-    2.0
+        Examples
+        --------
+        >>> import functools
+
+    import numpy as np
+        >>> import lucid.nn.functional as F
+        >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+        2.0
     """
     shapes = np.shape(input), np.shape(target)
     if shapes[0] != shapes[1]:

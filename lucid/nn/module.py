@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor, tensor
+from lucid._tensor import Tensor, dtype_name, is_floating, tensor, to_numpy
 
 
 class Parameter(Tensor):
@@ -172,16 +172,19 @@ class Module:
         dtype('float64')
         """
         is_device = isinstance(device_or_dtype, str) and device_or_dtype in ("cpu", "gpu")
-        if not is_device and not _is_floating(np.dtype(device_or_dtype)):
+        name = dtype_name(device_or_dtype)  # bfloat16 may be unknown to NumPy
+        if not is_device and not is_floating(name) and not _is_floating(np.dtype(device_or_dtype)):
             raise TypeError(
                 f"{type(self).__name__}.to: parameters must have a floating dtype, "
                 f"got {np.dtype(device_or_dtype)}"
             )
-        for _, t in (*self.named_parameters(), *self.named_buffers()):
-            if is_device or _is_floating(t.dtype):
-                grad = t.grad
-                t.data = t.detach().to(device_or_dtype).data
-                t.grad = None if grad is None else grad.to(device_or_dtype)
+        moved = [
+            (t, t.detach().to(device_or_dtype).data, t.grad and t.grad.to(device_or_dtype))
+            for _, t in (*self.named_parameters(), *self.named_buffers())
+            if is_device or is_floating(t.dtype) or _is_floating(t.dtype)
+        ]
+        for t, t.data, t.grad in moved:  # all or, if one can't be moved, none
+            pass
         return self
 
     # ------------------------------------------------------------------ saving and loading
@@ -251,7 +254,9 @@ class Module:
         for name, array in arrays.items():
             if array.shape != own[name].shape:
                 problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
-            elif not np.can_cast(array.dtype, own[name].dtype, "same_kind"):
+            elif not is_floating(own[name].dtype) and not np.can_cast(
+                array.dtype, dtype_name(own[name].dtype), "same_kind"
+            ):
                 problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
         if problems:
             raise ValueError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
@@ -289,4 +294,5 @@ def _is_floating(dtype) -> bool:
 
 
 def _to_array(value: Any) -> np.ndarray:
-    return np.array(value.detach().numpy() if isinstance(value, Tensor) else value, order="C")
+    value = value.data if isinstance(value, Tensor) else value
+    return np.array(to_numpy(value) if hasattr(value, "dtype") else value, order="C")

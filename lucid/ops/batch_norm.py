@@ -19,7 +19,7 @@ import numpy as np
 from numpy.exceptions import AxisError
 
 from lucid._kernels.batch_norm import batch_norm, bind
-from lucid._tensor import Tensor, constant, is_floating, share_version, to_array
+from lucid._tensor import Tensor, constant, copied, dtype_name, is_floating, share_version, to_array
 from lucid.autograd import AmpPolicy, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of, cpu, namespace
@@ -221,9 +221,9 @@ def _vector(name: str, v: Any, x: Any, channel_axis: int) -> Any:
         )
     if _is_normalizable(v.dtype):
         return v
-    if name.startswith("running") or getattr(v.dtype, "kind", "") not in "iub":
+    if name.startswith("running") or not _is_integer(v.dtype):
         raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
-    return v.astype(np.float64)
+    return v.astype(np.float64 if x.__class__ is np.ndarray else namespace(v).float32)
 
 
 def _is_normalizable(dtype: Any) -> bool:
@@ -234,9 +234,14 @@ def _floating(x: Any) -> Any:
     """Apply the schema's policy to integers and booleans: they are computed in float32."""
     if _is_normalizable(x.dtype):
         return x
-    if getattr(x.dtype, "kind", "i") not in "iub":
+    if not _is_integer(x.dtype):
         raise TypeError(f"batch_norm: input must have a real dtype up to float64, got {x.dtype}")
-    return x.astype(np.float32)
+    return x.astype(namespace(x).float32)
+
+
+def _is_integer(dtype: Any) -> bool:
+    kind = getattr(dtype, "kind", None)  # MLX's have none
+    return kind in "iub" if kind else dtype_name(dtype).strip("u0123456789") in ("int", "bool")
 
 
 def _check_running(mean: Any, var: Any, training: bool) -> None:
@@ -282,7 +287,8 @@ class BatchNormNd(Function):
     @staticmethod
     def forward(ctx, x, weight, bias, options):
         """Normalize `x`; `options` are the arguments of `_normalize` after ``bias``."""
-        y, ctx.saved_mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
+        y, ctx.mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
+        ctx.saved_mean = ctx.mean[0] if ctx.mean.__class__ is tuple else ctx.mean
         *_, ctx.training, _, ctx.eps, ctx.channel_axis = options
         shape = x.shape
         ctx.channels = channels = shape[ctx.channel_axis]
@@ -302,7 +308,7 @@ class BatchNormNd(Function):
             weight = constant(weight.data)
             weight._edge = ctx.edges[1]
         needs = ctx.needs_input_grad[:3]
-        options = bias, ctx.saved_mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
+        options = bias, ctx.mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)
 
@@ -361,7 +367,7 @@ def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
 
 def _private(vector: Any) -> Tensor | None:
     """Keep the values of now, whatever is written to the parameter later."""
-    return None if vector is None else constant(vector.copy())
+    return None if vector is None else constant(copied(vector))
 
 
 def _of_rank(suffix: str, name: str) -> type[BatchNormNd]:

@@ -18,7 +18,7 @@ from .._kernels.mean import bind, mean, mean_var, reduce, std, var
 from .._tensor import Tensor
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..autograd.function import cast_inputs
-from ..backends import backend_of
+from ..backends import backend_of, namespace
 from .reductions import BroadcastTo, axes_of, kept, refuse
 
 __all__ = ["Mean", "MeanVar", "mean", "mean_var", "std", "var"]
@@ -292,7 +292,9 @@ def _is_traced(x: Any) -> bool:
 def _differentiable(name, x, dtype, out, where):
     """Refuse what has no gradient, and convert."""
     refuse(name, out=out, where=None if where is True or where is np._NoValue else where)
-    return (x if dtype is None else x.astype(dtype),)
+    if dtype is not None:
+        x = x.astype(dtype) if isinstance(x, Tensor) else namespace(x).astype(x, dtype)
+    return (x,)
 
 
 def _given(x: Any, **options: Any) -> dict:
