@@ -181,7 +181,7 @@ class Tensor:
         if isinstance(self.data, np.ndarray):
             np.copyto(self.data, array, casting="same_kind")
         else:
-            if not _is_mlx(array):
+            if not is_mlx(array):
                 array = constant(to_array(array)).to("gpu", self.data.dtype).data
             broadcast_to = module_of(self.data).broadcast_to
             # Whole arrays are exchanged, dtype and all.
@@ -238,13 +238,14 @@ def _rebuild(cls, data, edge, grad):
 
 def to_array(data: Any, copy: bool | None = None) -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
-    if isinstance(data, (np.ndarray, np.generic)) or not _is_mlx(data):
+    if isinstance(data, (np.ndarray, np.generic)) or not is_mlx(data):
         return np.array(data, copy=copy, order="K")
     return data[...] if copy else data
 
 
-def _is_mlx(data: Any) -> bool:
-    return type(data).__module__ == "mlx.core"
+def is_mlx(data: Any) -> bool:
+    """Whether this is an MLX array."""
+    return type(data).__name__ == "array" and type(data).__module__ == "mlx.core"
 
 
 def copied(array: Any) -> Any:
@@ -269,7 +270,7 @@ def to_numpy(array: Any) -> np.ndarray:
 
 def module_of(array: Any) -> Any:
     """Return `numpy` or `mlx.core`, whichever the array is of."""
-    return sys.modules[type(array).__module__] if _is_mlx(array) else np
+    return sys.modules[type(array).__module__] if is_mlx(array) else np
 
 
 def schedule(*arrays: Any) -> None:
@@ -278,7 +279,7 @@ def schedule(*arrays: Any) -> None:
     What is kept from step to step has to be: a lazy array refers to all that it is computed from,
     and can't be used from another thread.
     """
-    arrays = [a for a in arrays if _is_mlx(a)]
+    arrays = [a for a in arrays if is_mlx(a)]
     if arrays:
         module_of(arrays[0]).async_eval(arrays)
 

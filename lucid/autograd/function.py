@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from .._tensor import Tensor, constant, is_floating, share_version, to_array
+from .._tensor import Tensor, constant, is_floating, is_mlx, share_version, to_array
 from .mode import _mode, no_grad
 from .schema import AmpPolicy, OpSchema, cast_inputs
 
@@ -242,7 +242,7 @@ def _carries_gradient(cls: type, dtype: Any) -> bool:
 
 def check_devices(operation: str, arrays: Any) -> bool:
     """Raise TypeError if ndarrays and MLX arrays meet; say whether there are MLX arrays."""
-    on_gpu = any(type(a).__module__ == "mlx.core" for a in arrays)
+    on_gpu = any(map(is_mlx, arrays))
     if on_gpu and any(isinstance(a, ndarray) for a in arrays):
         raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
     return on_gpu

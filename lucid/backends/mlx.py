@@ -17,7 +17,7 @@ import warnings
 
 import mlx.core as mx
 
-from .mlx_numpy import on_gpu, sum as total
+from .mlx_numpy import on_gpu, runs, sum as total
 
 __all__ = [
     "batch_norm_backward",
@@ -79,19 +79,45 @@ def _warn_if_empty(message, empty):
 def _mean(axes, keepdims, x):
     dtype, x = _floating(x.dtype), _wide(x)
     n = _count(x, axes)
-    rough = total(x, axes, True) / n
-    if dtype.size > 2:  # else the rounding to come is the larger one
-        shift = _shift(x, axes, rough)
-        rough = _sound(rough, shift + total(x - shift, axes, True) / n)
-    return _without(rough, axes, keepdims).astype(dtype)
+    sums, terms, rest = _sums(x, axes)
+    # From here on all is a sixteenth of x, and may be read as often as it takes.
+    rough = total(sums, axes, True) / _count(sums, axes)
+    excess = total(sums - rough, axes, True)
+    shift = rough / terms
+    if rest is not None:
+        excess = excess + total(rest - shift, axes, True)
+    return _without(_sound(shift, shift + excess / n), axes, keepdims).astype(dtype)
+
+
+def _sums(x, axes):
+    """Return sums of some terms along the longest run of `axes`, their number, and what is left.
+
+    A power of two is divided by without rounding, and four times a number, added up in any order,
+    is exactly that: the mean of a constant is that constant.
+    """
+    first, last = max(runs(axes), key=lambda run: math.prod(x.shape[slice(*run)]), default=(0, 0))
+    before, after = x.shape[:first], x.shape[last:]
+    n = math.prod(x.shape[first:last])
+    outer, inner, rows = math.prod(before), math.prod(after), n // 16
+    if rows < 8 or x.dtype.size > 4:
+        return x, 1, None
+
+    def shaped(a):
+        return a.reshape(*before, -1, *(1,) * (last - first - 1), *after)
+
+    flat = x.reshape(outer, n, inner)
+    used, rest = (flat, None) if n == 16 * rows else (flat[:, : 16 * rows], flat[:, 16 * rows :])
+    sums = used.reshape(outer, 4, 4 * rows * inner).sum(1)
+    sums = sums.reshape(outer, 4, rows * inner).sum(1)
+    return shaped(sums), 16, None if rest is None else shaped(rest)
 
 
 def _mean_var(axes, correction, keepdims, x):
     dtype, x = _floating(x.dtype), _wide(x)
-    _, mean, _, variance, _, scale = _moments(x, axes)
-    n = _count(x, axes)
+    _, mean, _, variance, _ = _moments(x, axes)
     # Over no degrees of freedom NumPy divides by zero.
-    variance = variance / scale / scale * n / mx.array(max(n - correction, 0), x.dtype)
+    n = _count(x, axes)
+    variance = variance * n / mx.array(max(n - correction, 0), x.dtype)
     return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
 
 
@@ -112,29 +138,28 @@ def _shift(x, axes, rough):
 
 
 def _scale(x, axes, shift):
-    """Return powers of two that bring some of ``x - shift`` to about one: squares may overflow."""
+    """Return what brings some of ``x - shift`` to one at most: squares may overflow."""
     if x.size == 0:
         return mx.ones_like(shift)
     some = [slice(None, None, -(-x.shape[i] // 8) if i in axes else 1) for i in range(x.ndim)]
     size = mx.max(mx.abs(x[tuple(some)] - shift), axes, keepdims=True)
-    size = mx.where(size > 0, size, 1)
-    integer, exponent = (mx.int64, 0x7FF << 52) if x.dtype.size == 8 else (mx.int32, 0xFF << 23)
-    power = (size.view(integer) & mx.array(exponent, integer)).view(x.dtype)
-    return 1 / mx.clip(power, 2.0**-56, 2.0**110)
+    return 1 / mx.where(size > 0, mx.clip(size, 2.0**-56, 2.0**110), 1)
 
 
-def _moments(x, axes):
-    """Return e, mean, rest, variance of e, mean of e, scale, with x = shift + e / scale."""
+def _moments(x, axes, scale_of=None):
+    """Return e, mean, rest, variance of e, mean of e, with x = shift + e / scale."""
     n = _count(x, axes)
     rough = total(x, axes, True) / n
     shift = _shift(x, axes, rough)
-    scale = _scale(x, axes, shift)
-    e = (x - shift) * scale
+    e = x - shift
+    scale = scale_of and scale_of(x, axes, shift)
+    e = e if scale is None else e * scale
     offset = total(e, axes, True) / n
     variance = mx.maximum(total(e * e, axes, True) / n - offset * offset, 0)
-    mean = shift + offset / scale
-    rest = offset / scale - (mean - shift)
-    return e, _sound(rough, mean), rest, variance, offset, scale
+    excess = offset if scale is None else offset / scale
+    mean = shift + excess
+    moments = e, _sound(rough, mean), excess - (mean - shift), variance, offset
+    return moments if scale is None else (*moments, scale)
 
 
 # ---------------------------------------------------------------------------- batch normalization
@@ -207,7 +232,7 @@ def row(column, dtype=None):
 
 def _forward(axis, x, weight, bias, running_mean, running_var, momentum, eps):
     c = _Channels(x, axis)
-    e, mean, rest, variance, offset, scale = _moments(x.astype(c.dtype), c.axes)
+    e, mean, rest, variance, offset, scale = _moments(x.astype(c.dtype), c.axes, _scale)
     slope = 1 / mx.sqrt(variance + eps * (scale * scale))  # of e; that of x is `scale` times it
     rstd = slope * scale
     slope = slope * c.column(weight, 1)

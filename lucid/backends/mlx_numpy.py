@@ -135,7 +135,7 @@ def sum(x: mx.array, axis: Any = None, keepdims: bool = False) -> mx.array:
         return mx.sum(x, axes, keepdims)  # exact
     shape = x.shape
     total = x.astype(mx.float32) if x.dtype.size == 2 else x
-    for first, last in _runs(axes):
+    for first, last in runs(axes):
         total = _levels(
             total.reshape(
                 math.prod(shape[:first]), math.prod(shape[first:last]), math.prod(shape[last:])
@@ -151,7 +151,7 @@ def _levels(x: mx.array) -> mx.array:
     """Sum over the middle one of three axes, which is kept."""
     outer, n, inner = x.shape
     beside = max(1, _SIDE_BY_SIDE // max(inner, 1))
-    while n > _TERMS:
+    while n > 2 * _TERMS:
         blocks = -(-n // (_TERMS * beside))
         terms = n // (blocks * beside)
         if terms < 2:  # what is left of it
@@ -171,15 +171,15 @@ def _axes(axis, ndim):
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
-def _runs(axes):
-    """Yield (first, last + 1) of neighbouring axes, the last run first."""
-    runs = []
-    for a in axes:
-        if runs and runs[-1][1] == a:
-            runs[-1][1] = a + 1
+def runs(axes: tuple) -> Any:
+    """Yield (first, last + 1) of neighbouring ones among `axes`, the last run first."""
+    found = []
+    for a in sorted(axes):
+        if found and found[-1][1] == a:
+            found[-1][1] = a + 1
         else:
-            runs.append([a, a + 1])
-    return reversed(runs)
+            found.append([a, a + 1])
+    return reversed(found)
 
 
 # ---------------------------------------------------------------------------- indices

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from lucid._tensor import Tensor, constant
+from lucid._tensor import Tensor, constant, is_mlx
 from lucid.autograd import Function, OpSchema
 from lucid.backends import namespace
 from lucid.ops.batch_norm import batch_norm
@@ -28,7 +28,7 @@ def _takes_mlx(function):
 
     @functools.wraps(function)
     def wrapper(input, *args, **kwargs):
-        if type(input).__module__ != "mlx.core":
+        if not is_mlx(input):
             return function(input, *args, **kwargs)
         result = function(constant(input), *args, **kwargs)
         traced = any(isinstance(a, Tensor) for a in (*args, *kwargs.values()))
@@ -195,7 +195,7 @@ def cross_entropy(input, target, reduction="mean"):
     """
     input = input if hasattr(input, "ndim") else np.asarray(input)
     target = target.data if isinstance(target, Tensor) else target
-    on_gpu = type(target).__module__ == "mlx.core"
+    on_gpu = is_mlx(target)
     target = target if on_gpu else np.asarray(target)
     shape = input.shape
     if input.ndim < 2 or target.shape != shape[:1] + shape[2:]:

@@ -179,7 +179,11 @@ class Module:
                 f"got {np.dtype(device_or_dtype)}"
             )
         moved = [
-            (t, t.detach().to(device_or_dtype).data, t.grad and t.grad.to(device_or_dtype))
+            (
+                t,
+                t.detach().to(device_or_dtype).data,
+                None if t.grad is None else t.grad.to(device_or_dtype),
+            )
             for _, t in (*self.named_parameters(), *self.named_buffers())
             if is_device or is_floating(t.dtype) or _is_floating(t.dtype)
         ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, constant, is_mlx
 from ..autograd.function import check_devices
 from ..backends import namespace
 from .reductions import refuse
@@ -28,12 +28,10 @@ def constant_rule(func):
 def _on_device(func, args):
     """Return the function that stands for NumPy's on the device of its first argument."""
     arrays = args[0] if args and type(args[0]) in (tuple, list) else args
-    check_devices(func.__name__, arrays)
-    if not any(type(a).__module__ == "mlx.core" for a in arrays):
+    on_gpu = check_devices(func.__name__, arrays)
+    if not on_gpu or func.__name__ in ("shape", "ndim", "size"):
         return func
-    if func.__name__ in ("shape", "ndim", "size"):
-        return func
-    found = getattr(namespace(*(a for a in arrays if hasattr(a, "dtype"))), func.__name__, None)
+    found = getattr(namespace(*filter(is_mlx, arrays)), func.__name__, None)
     if found is None:
         raise TypeError(f"{func.__name__}: there is no rule for the gpu; use .to('cpu')")
     return found
@@ -52,7 +50,7 @@ def _plain(a: Any) -> Any:
 def _wrapped(a: Any) -> Any:
     if isinstance(a, (np.ndarray, np.generic)):
         return constant(np.asarray(a))
-    if type(a).__module__ == "mlx.core" and hasattr(a, "shape"):
+    if is_mlx(a):
         return constant(a)
     return tuple([_wrapped(x) for x in a]) if type(a) is tuple else a
 

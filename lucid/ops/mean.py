@@ -15,7 +15,7 @@ import numpy as np
 
 from .._kernels import _vec
 from .._kernels.mean import bind, mean, mean_var, reduce, std, var
-from .._tensor import Tensor
+from .._tensor import Tensor, is_mlx
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..autograd.function import cast_inputs
 from ..backends import backend_of, namespace
@@ -284,9 +284,7 @@ def _general_mean_var(x, axis=None, *, correction=0, keepdims=False):
 
 def _is_traced(x: Any) -> bool:
     """Whether `x` is a Tensor or an MLX array: neither is for NumPy."""
-    if isinstance(x, Tensor):
-        return True
-    return type(x).__module__ == "mlx.core"
+    return isinstance(x, Tensor) or is_mlx(x)
 
 
 def _differentiable(name, x, dtype, out, where):

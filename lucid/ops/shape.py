@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, copied, dtype_name, to_numpy
+from .._tensor import Tensor, as_tensor, copied, dtype_name, is_mlx, to_numpy
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
@@ -157,7 +157,7 @@ def _plain_index(index):
         # A copy, since the caller may change the array before backward.
         index = np.array(index)
         return index.astype(np.intp) if index.size == 0 and index.dtype != bool else index
-    if type(index).__module__ == "mlx.core":
+    if is_mlx(index):
         # The number of elements under a mask has to be waited for; integers stay lazy.
         return copied(index) if "int" in dtype_name(index.dtype) else _plain_index(to_numpy(index))
     return operator.index(index)
