@@ -34,7 +34,8 @@ def show_config(mode: str = "stdout") -> dict | None:
     Examples
     --------
     >>> import lucid
-    >>> lucid.show_config(mode="dicts")["provider"] in lucid.show_config("dicts")["available"]["providers"]
+    >>> config = lucid.show_config(mode="dicts")
+    >>> config["provider"] in config["available"]["providers"]
     True
     """
     if mode not in ("stdout", "dicts"):

@@ -49,7 +49,8 @@ class Tensor:
     Raises
     ------
     TypeError
-        If `requires_grad` is set on data that is not real floating point.
+        If `requires_grad` is set on data that is not real floating point, or if `data` is a
+        Tensor that requires grad: `detach` it.
 
     Examples
     --------
@@ -70,6 +71,11 @@ class Tensor:
 
     def __init__(self, data: Any, requires_grad: bool = False):
         if isinstance(data, Tensor):
+            if data._edge is not None:
+                raise TypeError(
+                    "tensor: data must not require grad, since a copy would lose its gradient; "
+                    "use detach()"
+                )
             data = data.data
         self.data = to_array(data, copy=True)
         self.grad = None

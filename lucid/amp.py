@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ._tensor import dtype_name
@@ -50,4 +51,4 @@ class autocast(ModeSwitch):
         self._dtype = name if enabled else None
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(autocast=self._dtype)
+        return replace(mode, autocast=self._dtype)

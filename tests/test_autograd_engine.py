@@ -55,6 +55,14 @@ def test_leaf_grad_accumulates_and_owns_its_memory():
     np.testing.assert_array_equal(seed, [1.0, 1.0])
 
 
+def test_grad_of_a_scalar_accumulates():
+    x = lucid.tensor(2.0, requires_grad=True)
+    for k in (1, 2):
+        (x * x + x).backward()
+        assert x.grad.item() == 5.0 * k
+        assert type(x.grad.data) is np.ndarray
+
+
 def test_grads_of_two_leaves_do_not_share_memory():
     x, y = leaf(1.0, 2.0), leaf(3.0, 4.0)
     (x + y).sum().backward()
@@ -102,6 +110,18 @@ def test_shared_part_freed_by_one_of_two_losses():
         lucid.grad((shared * 3).sum(), x)
     (g,) = lucid.grad((shared * 3).sum(), shared)  # does not need what was freed
     np.testing.assert_array_equal(g.data, [3.0])
+
+
+def test_freed_part_beside_a_live_way():
+    """The gradient must not be what the live way alone gives."""
+    x = leaf(2.0)
+    shared = x * x
+    shared.backward(np.ones(1))
+    total = shared * 3 + x
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*retain_graph"):
+        lucid.grad(total, x, np.ones(1))
+    with pytest.raises(RuntimeError, match=r"MultiplyBackward: .*retain_graph"):
+        total.backward(np.ones(1))
 
 
 def test_retain_graph():
@@ -283,6 +303,13 @@ def test_copy_is_noticed_through_views(view):
     view(x.detach()).copy_(np.zeros(view(x).shape))
     with pytest.raises(RuntimeError, match="changed since by copy_"):
         y.backward()
+
+
+def test_copy_before_save_is_harmless():
+    x = leaf(1.0, 2.0)
+    x.copy_([3.0, 4.0])
+    (x * x).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [6.0, 8.0])
 
 
 def test_copy_of_what_was_not_saved_is_harmless():

@@ -193,6 +193,54 @@ def test_same_array_in_two_tensors():
     assert h.item() == 6.0
 
 
+@pytest.mark.parametrize("fun", [lambda x, a: x * a, lambda x, a: a * x, lambda x, a: x**a])
+def test_same_array_in_a_tensor_and_bare(fun):
+    def second(x, a):
+        (g,) = lucid.grad(fun(x, a), x, np.ones(1), create_graph=True)
+        return lucid.grad((g * x).sum(), x)[0].item()
+
+    x = leaf(3.0)
+    assert second(x, x.data) == second(x, np.array([3.0]))
+
+
+def test_result_that_is_the_input_shares_its_writes():
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = leaf(3.0)
+    y = Same.apply(x)
+    z = (y * y).sum()
+    x.copy_([4.0])
+    with pytest.raises(RuntimeError, match="changed since by copy_"):
+        z.backward()
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1)])
+def test_same_array_in_two_of_three_tensors(order):
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, a, b, c):
+            ctx.save_for_backward(a, b, c)
+            return a * b * c
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b, c = ctx.saved_tensors
+            return g * b * c, g * a * c, g * a * b
+
+    x = leaf(3.0)
+    args = (x, x.detach(), lucid.tensor([5.0]))
+    (g,) = lucid.grad(Product.apply(*(args[i] for i in order)), x, np.ones(1), create_graph=True)
+    assert g.item() == 15.0
+    assert lucid.grad((g * x).sum(), x)[0].item() == 15.0  # g itself does not depend on x
+
+
 def test_node():
     class Double(Function):
         schema_v1 = OpSchema("double", version=1, amp_policy=AmpPolicy.PROMOTE)
@@ -295,6 +343,8 @@ def test_schemas_lists_operations_by_name():
     assert schemas["matmul"].amp_policy is AmpPolicy.PROMOTE
     assert all(name == schema.name for name, schema in schemas.items())
     assert list(schemas) == sorted(schemas)
+    assert {"batch_norm1d", "batch_norm", "batch_norm3d", "sum", "index"} <= set(schemas)
+    assert not any(name[0].isupper() for name in schemas)
     with pytest.raises(AttributeError):
         schemas["mean"].version = 2
 

@@ -132,6 +132,11 @@ def test_functions_that_lose_the_gradient_are_refused():
             lucid.hvp(fun)(np.ones(2), np.ones(2))
 
 
+def test_complex_arguments_are_refused():
+    with pytest.raises(TypeError, match="real floating point, got complex128"):
+        lucid.value_and_grad(lambda x: x.sum())(np.array([1j]))
+
+
 def test_hvp():
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((2, 5))
@@ -152,5 +157,7 @@ def test_scipy_minimizes(method):
 
 def test_import_is_light():
     code = "import sys, lucid; print([m for m in ('scipy', 'mlx.core') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert out.stdout.strip() == "[]"

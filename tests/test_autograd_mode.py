@@ -116,6 +116,28 @@ def test_tasks_have_a_mode_each():
     assert seen == {"off": [False] * 3, "on": [True] * 3}
 
 
+def test_overlapping_calls_restore_their_own_mode():
+    before_and_after = {}
+
+    @lucid.no_grad()
+    async def off(turns):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert not records()
+
+    async def task(name, turns, mode):
+        with mode:
+            before = records()
+            await off(turns)
+            before_and_after[name] = before, records()
+
+    async def main():
+        await asyncio.gather(task("on", 1, lucid.enable_grad()), task("off", 5, lucid.no_grad()))
+
+    asyncio.run(main())
+    assert before_and_after == {"on": (True, True), "off": (False, False)}
+
+
 def test_threads_have_a_mode_each():
     seen = []
     with lucid.no_grad(), lucid.autocast("float16"):

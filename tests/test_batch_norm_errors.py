@@ -37,6 +37,7 @@ def frozen(value):
 BAD = {
     "rank 1": ({"input": np.ones(3)}, ValueError, r"input must have 2 to 5 axes.* got .*\(3,\)"),
     "rank 0": ({"input": np.float64(1)}, ValueError, "input must have 2 to 5 axes"),
+    "no input": ({"input": None}, ValueError, "input must have 2 to 5 axes"),
     "rank 6": ({"input": np.ones((2, 3, 1, 1, 1, 1))}, ValueError, "input must have 2 to 5 axes"),
     "one value": (
         {"input": np.ones((1, 3))},
@@ -75,6 +76,11 @@ BAD = {
     "text bias": ({"bias": np.array(list("abc"))}, TypeError, "bias .*<U1"),
     "complex input": ({"input": np.ones((8, 3), complex)}, TypeError, "input .*complex128"),
     "text input": ({"input": np.full((8, 3), "a")}, TypeError, "input .*<U1"),
+    "list of Tensors": (
+        {"weight": [lucid.tensor(1.0)] * 3},
+        TypeError,
+        "weight must be an array, got a list of Tensors; use np.stack",
+    ),
     "object input": ({"input": np.full((8, 3), None)}, TypeError, "input .*object"),
     "momentum None": ({"momentum": None}, ValueError, "momentum must be a finite .* got None"),
     "momentum nan": ({"momentum": np.nan}, ValueError, "momentum must be a finite .* got nan"),
@@ -120,3 +126,10 @@ def test_error_with_tensors_leaves_no_graph(name):
 
 def test_read_only_buffers_are_read_in_evaluation():
     call(training=False, running_mean=frozen(np.zeros(3)), running_var=frozen(np.ones(3)))
+
+
+@pytest.mark.parametrize("name", ["weight", "bias", "running_mean", "running_var"])
+def test_mixed_devices(name):
+    mx = pytest.importorskip("mlx.core")
+    with pytest.raises(TypeError, match=f"batch_norm: {name} must be on the device of input, cpu"):
+        call(**{name: mx.ones(3)})

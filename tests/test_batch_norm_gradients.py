@@ -95,13 +95,24 @@ def test_float32_against_longdouble(shape, training):
         assert np.abs(t.grad.data - reference_grad).max() <= 4e-6 * bound
 
 
-@pytest.mark.parametrize(("mean", "std"), [(1e2, 1e-2), (1e4, 1), (1e6, 1)])
-def test_accuracy_at_an_offset(mean, std):
-    x = leaf(rng.normal(mean, std, size=(16, 3, 10, 10)).astype("f4"))
+@pytest.mark.parametrize("layout", ["NCHW", "channels-last", "every other"])
+@pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e2, 1e-2), (1e4, 1), (1e6, 1)])
+def test_accuracy_at_an_offset(mean, std, layout, isa):
+    values = rng.normal(mean, std, size=(16, 3, 10, 10)).astype("f4")
+    if layout == "channels-last":
+        values = np.moveaxis(np.ascontiguousarray(np.moveaxis(values, 1, -1)), -1, 1)
+    elif layout == "every other":
+        values = np.repeat(values, 2, axis=-1)[..., ::2]
+    x = lucid.as_tensor(values)  # no copy, which would not keep gaps between elements
+    x.requires_grad = True
+    weight, bias = leaf(np.array([1, -2, 0.5], "f4")), leaf(np.zeros(3, "f4"))
     dy = rng.normal(size=x.shape).astype("f4")
-    F.batch_norm(x, None, None, training=True, eps=1e-12).backward(dy)
-    dx = reference.backward(dy, x.data, eps=1e-12)[0]
-    assert np.abs(x.grad.data - dx).max() <= 4e-6 * np.abs(dx).max()
+    y = F.batch_norm(x, None, None, weight, bias, training=True, eps=1e-12)
+    y.backward(dy)
+    expected = reference.backward(dy, values, weight.data, eps=1e-12)
+    for t, reference_grad in zip((x, weight, bias), expected, strict=True):
+        error = np.abs(t.grad.data - reference_grad).max()
+        assert error <= 4e-6 * max(1, np.abs(reference_grad).max())
 
 
 def test_huge_values():

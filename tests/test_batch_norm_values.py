@@ -3,8 +3,7 @@
 import batch_norm_reference as reference
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import lucid
 import lucid.nn.functional as F
@@ -21,6 +20,9 @@ def layouts(x):
     padded = np.zeros(tuple(2 * n for n in x.shape), x.dtype)
     sliced = padded[tuple(slice(None, None, 2) for _ in x.shape)]
     sliced[...] = x
+    unaligned = np.frombuffer(bytearray(x.nbytes + 1), np.uint8, offset=1).view(x.dtype)
+    unaligned = unaligned.reshape(x.shape)
+    unaligned[...] = x
     frozen = x.copy()
     frozen.flags.writeable = False
     return {
@@ -29,6 +31,7 @@ def layouts(x):
         "sliced": sliced,
         "reversed": x[::-1, :, ...].copy()[::-1, :, ...],
         "read-only": frozen,
+        "unaligned": unaligned,
     }
 
 
@@ -81,7 +84,7 @@ def test_evaluation(shape):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=len)
-def test_layouts_give_the_same_values_and_keep_their_layout(shape, training):
+def test_layouts_give_the_same_values_and_keep_their_layout(shape, training, isa):
     x = rng.normal(size=shape).astype("f4")
     mean, var = np.zeros(3), np.ones(3)
     y = F.batch_norm(x, mean.copy(), var.copy(), training=training)
@@ -157,7 +160,7 @@ def test_lists_and_memmaps(tmp_path):
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0, 1), (1e2, 1e-2), (1e4, 1), (1e6, 1)])
-def test_accuracy_at_an_offset(mean, std):
+def test_accuracy_at_an_offset(mean, std, isa):
     x = rng.normal(mean, std, size=(16, 3, 20, 20)).astype("f4")
     weight, bias = np.array([1, 2, -3], "f4"), np.array([0, 0.5, 2], "f4")
     running_mean, running_var = np.zeros(3), np.zeros(3)
@@ -169,14 +172,14 @@ def test_accuracy_at_an_offset(mean, std):
     np.testing.assert_allclose(running_var, (true_var * n / (n - 1)).astype(float), rtol=1e-6)
 
 
-def test_constant_channel_gives_exactly_the_bias():
+def test_constant_channel_gives_exactly_the_bias(isa):
     x = np.full((7, 3, 5, 5), 1 / 3, "f4") * np.array([1, 1e6, -1e30], "f4")[:, None, None]
     bias = np.array([0.1, -2.7, 1e-3], "f4")
     y = F.batch_norm(x, None, None, np.array([3, 5, 7], "f4"), bias, training=True)
     np.testing.assert_array_equal(y, np.broadcast_to(bias[:, None, None], x.shape))
 
 
-def test_huge_values():
+def test_huge_values(isa):
     x = (rng.normal(size=(8, 3, 4)) * 1e30).astype("f4")
     y = F.batch_norm(x, None, None, training=True)
     assert np.abs(y - reference.forward(x)).max() <= 4e-6

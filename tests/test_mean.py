@@ -7,8 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import lucid
@@ -322,7 +321,7 @@ def test_out_is_written_once_from_the_finished_result():
     expected = square.mean(axis=0)
     lucid.mean(square, axis=0, out=square[1])
     np.testing.assert_array_equal(square[1], expected)
-    with pytest.raises(ValueError, match="shape|dimension"):
+    with pytest.raises(ValueError, match=r"shape|dimension"):
         lucid.mean(x, axis=0, out=np.empty(3))
     integers = np.empty(2, int)
     np.testing.assert_array_equal(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import lucid
-import lucid.nn.functional as F  # noqa: N812
+import lucid.nn.functional as F
 
 LARGE = (64, 16, 64, 64)  # 16 MiB of float32
 

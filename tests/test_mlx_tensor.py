@@ -186,14 +186,14 @@ def test_float64_is_refused_on_a_gpu(monkeypatch):
         lambda: nn.Linear(2, 2, dtype=float, device="gpu"),
         lambda: nn.Linear(2, 2, dtype=float).to("gpu"),
     ):
-        with pytest.raises(TypeError, match="float64.*cast to float32"):
+        with pytest.raises(TypeError, match=r"float64.*cast to float32"):
             make()
     assert lucid.tensor([1.0], dtype="float32", device="gpu").dtype == mx.float32
 
 
 @pytest.mark.parametrize("dtype", ["complex128", "longdouble", "object", "U1"])
 def test_types_that_mlx_does_not_have(dtype):
-    with pytest.raises(TypeError, match="gpu: there is no .* in MLX"):
+    with pytest.raises(TypeError, match=r"gpu: there is no .* in MLX"):
         lucid.tensor(np.zeros(2, dtype), device="gpu")
 
 

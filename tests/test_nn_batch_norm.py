@@ -177,8 +177,7 @@ def test_against_torch(layer, shape, momentum):
 
 def test_weights_travel_both_ways_with_torch(tmp_path):
     torch = pytest.importorskip("torch")
-    from safetensors import numpy as for_numpy
-    from safetensors import torch as for_torch
+    from safetensors import numpy as for_numpy, torch as for_torch
 
     def networks():
         yield nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
@@ -192,6 +191,9 @@ def test_weights_travel_both_ways_with_torch(tmp_path):
     mine, theirs = networks()
     x = batch((16, 4))
     theirs(torch.tensor(x))
+    mine.load_state_dict(theirs.state_dict())  # without a file
+    np.testing.assert_array_equal(mine[1].running_mean.data, theirs[1].running_mean.numpy())
+    mine, _ = networks()
     for_torch.save_file(theirs.state_dict(), tmp_path / "torch.safetensors")
     mine.load_state_dict(for_numpy.load_file(tmp_path / "torch.safetensors"))
     expected = theirs.eval()(torch.tensor(x)).detach().numpy()

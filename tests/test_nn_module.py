@@ -193,7 +193,9 @@ def test_zero_grad():
 def test_to_dtype():
     model = network()
     weight = model[0].weight
+    np.sum(model(rng.normal(size=(6, 4)).astype("f4"))).backward()
     assert model.to(np.float64) is model
+    assert weight.grad.dtype == np.float64
     assert model[0].weight is weight  # an optimizer's reference stays good
     assert {p.dtype for p in model.parameters()} == {np.dtype("f8")}
     assert model[1].running_var.dtype == np.float64

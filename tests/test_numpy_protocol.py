@@ -156,6 +156,7 @@ def test_statistics_have_gradients(x):
         (lambda x: np.add(x, 1, dtype=np.float32), "add: dtype="),
         (lambda x: np.add(x, 1, casting="unsafe"), "add: casting="),
         (lambda x: np.isnan(x, out=np.empty((2, 3), bool)), "isnan: out="),
+        (lambda x: np.argmax(x, out=np.empty((), int)), "argmax: out="),
         (lambda x: np.clip(x, 0, 1, out=np.empty((2, 3))), "clip: out="),
         (lambda x: np.take(x, [0], mode="wrap"), "take: mode="),
         (lambda x: np.pad(x, 1, mode="edge"), "pad: mode="),

@@ -64,6 +64,7 @@ OTHERS = {
     "where scalar": (lambda m, x: np.where(m, x, 0), mask, x23),
     "clip": (lambda x: np.clip(x, -0.5, 0.7), x23),
     "clip keywords": (lambda x: np.clip(x, min=-0.5, max=None), x23),
+    "clip nothing": (lambda x: np.clip(x, None, None), x23),
     "clip tensors": (lambda x, a, b: np.clip(x, a, b), x234, -positive(4), positive(3, 1)),
     "clip crossed": (lambda x, a, b: np.clip(x, a, b), x234, positive(4), -positive(3, 1)),
     "round": (lambda x: np.round(x, 1) + x, x23),
@@ -83,6 +84,7 @@ OTHERS = {
     "prod where": (lambda m, x: np.prod(x, axis=0, where=m, initial=2.0), mask, x23),
     "prod empty": (lambda x: np.prod(x, axis=0), normal(0, 3)),
     "max": (np.max, x23),
+    "amin": (np.amin, x23),
     "max axis": (lambda x: np.max(x, axis=1) ** 2, x234),
     "min keepdims": (lambda x: np.min(x, axis=(0, 1), keepdims=True) * x, x234),
     "max initial": (lambda x: np.max(x, axis=1, initial=0.1), x23),
@@ -147,6 +149,7 @@ OTHERS = {
     "index repeated": (lambda x: x[repeated] ** 2, x23),
     "index list": (lambda x: x[[1, 1, 0]], x23),
     "index arrays": (lambda x: x[:, [0, 0, 2], [1, 1, 0]] ** 2, x234),
+    "index tuple": (lambda x: x[(0, 1), range(2)], x23),
     "index empty": (lambda x: x[[]], x23),
     "index outside tuple": (lambda x: x[1:2][0, 1:], x23),
     "iterate": (lambda x: [row**2 for row in x], x23),
@@ -204,7 +207,10 @@ def test_every_rule_is_in_the_table_above():
         result = [result] if isinstance(result, lucid.Tensor) else result
         inputs = [t for t in inputs if t.requires_grad]
         gradients = lucid.grad(
-            result, inputs, [lucid.tensor(r, requires_grad=True) for r in result], create_graph=True
+            result,
+            inputs,
+            [lucid.tensor(r.detach(), requires_grad=True) for r in result],
+            create_graph=True,
         )
         tested |= nodes_behind([*result, *gradients])
     rules, pending = set(), [lucid.autograd.Function]

@@ -22,6 +22,15 @@ def test_tensor_copies_and_as_tensor_does_not():
 
 
 @pytest.mark.parametrize("make", [lucid.tensor, lucid.Tensor])
+def test_a_copy_that_would_lose_the_gradient_is_refused(make):
+    x = lucid.tensor([1.0], requires_grad=True)
+    for t in (x, x * 2):
+        with pytest.raises(TypeError, match=r"tensor: data must not require grad.*detach\(\)"):
+            make(t)
+        assert make(t.detach()).item() == t.item()
+
+
+@pytest.mark.parametrize("make", [lucid.tensor, lucid.Tensor])
 def test_memory_order_is_kept(make):
     nchw = np.zeros((2, 4, 4, 3)).transpose(0, 3, 1, 2)
     assert make(nchw).data.strides == nchw.strides

@@ -73,8 +73,8 @@ cdef extern from "batch_norm.h" nogil:
 # table and the thread layer exist once.
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
                      const cnp.npy_intp *const *strides, uint64_t reduced) noexcept nogil
-cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *like, cnp.npy_intp itemsize,
-                     cnp.npy_intp *strides) noexcept nogil
+cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *like,
+                     cnp.npy_intp itemsize, cnp.npy_intp *strides) noexcept nogil
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil
 
 # These set of.kernels.

@@ -306,7 +306,7 @@ def get_num_threads():
     """Threads that the next large call may use.
 
     The least of the limit set by `set_num_threads`, the processors this process may use (affinity,
-    cgroup quota, ``OMP_NUM_THREADS``) and what the OpenMP runtime allows (which threadpoolctl sets).
+    cgroup quota, ``OMP_NUM_THREADS``) and what the OpenMP runtime allows, which threadpoolctl sets.
 
     Returns
     -------

@@ -4,7 +4,6 @@
 `batch_norm` accepts the common case in one test and hands every other call to the function bound by
 `bind`, which checks, explains, converts, and knows Tensors.
 """
-cimport cython
 cimport numpy as cnp
 from libc.math cimport isfinite
 from libc.stddef cimport ptrdiff_t
@@ -297,33 +296,56 @@ cdef inline bint _plain(object values, cnp.npy_intp c, bint optional, bint writt
     )
 
 
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
-               momentum=0.1, eps=1e-5, *, channel_axis=1):
+cdef bint _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
+                  channel_axis) noexcept:
     cdef cnp.ndarray x
     cdef cnp.npy_intp c
-    cdef double m, e
-    cdef double[512] statistics
-    if (
+    cdef int axis, number
+    if not (
         PyArray_CheckExact(input) and type(momentum) is float and type(eps) is float
         and type(channel_axis) is int and (training is True or training is False)
+        and (running_mean is None) is (running_var is None)
     ):
-        x = <cnp.ndarray>input
-        m = momentum
-        e = eps
-        if (
-            (cnp.PyArray_TYPE(x) == cnp.NPY_FLOAT or cnp.PyArray_TYPE(x) == cnp.NPY_DOUBLE)
-            and 2 <= cnp.PyArray_NDIM(x) <= 5 and isfinite(m) and isfinite(e) and e >= 0
-            and channel_axis >= 0 and channel_axis < cnp.PyArray_NDIM(x)
-        ):
-            c = cnp.PyArray_DIMS(x)[<int>channel_axis]
-            if (
-                c <= 256 and PyArray_SIZE(x) > c
-                and (running_mean is None) is (running_var is None)
-                and _plain(running_mean, c, training is True, training is True)
-                and _plain(running_var, c, training is True, training is True)
-                and _plain(weight, c, True, False) and _plain(bias, c, True, False)
-            ):
-                return _forward(x, weight, bias, running_mean, running_var, training is True, m, e,
-                                channel_axis, statistics, statistics + 256)
+        return False
+    x = <cnp.ndarray>input
+    number = cnp.PyArray_TYPE(x)
+    if not (
+        (number == cnp.NPY_FLOAT or number == cnp.NPY_DOUBLE)
+        and 2 <= cnp.PyArray_NDIM(x) <= 5 and isfinite(<double>momentum)
+        and isfinite(<double>eps) and <double>eps >= 0
+        and 0 <= channel_axis < cnp.PyArray_NDIM(x)
+    ):
+        return False
+    axis = channel_axis
+    c = cnp.PyArray_DIMS(x)[axis]
+    return (
+        PyArray_SIZE(x) > c
+        and _plain(running_mean, c, training is True, training is True)
+        and _plain(running_var, c, training is True, training is True)
+        and _plain(weight, c, True, False) and _plain(bias, c, True, False)
+    )
+
+
+def is_common(input, running_mean, running_var, weight, bias, training, momentum, eps,
+              channel_axis):
+    """Whether these are arrays and numbers that need no conversion, and nothing is wrong.
+
+    Parameters as those of `batch_norm`, Tensors replaced by their arrays.
+    """
+    return _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
+                   channel_axis)
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
+               momentum=0.1, eps=1e-5, *, channel_axis=1):
+    cdef double[512] statistics
+    if (
+        _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
+                channel_axis)
+        and cnp.PyArray_DIMS(<cnp.ndarray>input)[<int>channel_axis] <= 256
+    ):
+        return _forward(<cnp.ndarray>input, weight, bias, running_mean, running_var,
+                        training is True, momentum, eps, channel_axis, statistics,
+                        statistics + 256)
     return _general(input, running_mean, running_var, weight, bias, training, momentum, eps,
                     channel_axis=channel_axis)

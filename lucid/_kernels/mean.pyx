@@ -4,7 +4,6 @@ Each public function accepts the common case (an exact ndarray of a type the ker
 axes, nothing else asked) in one test and hands every other call to the function bound by `bind`,
 which checks, explains, converts, and knows Tensors.
 """
-cimport cython
 cimport numpy as cnp
 from libc.stdint cimport uint64_t
 
@@ -47,7 +46,8 @@ cdef object _mean = None, _var = None, _std = None, _mean_var = None, _nonfinite
 def bind(mean, var, std, mean_var, nonfinite):
     """Bind the functions that take every call but the common one.
 
-    The first four have the signatures of the functions here; `nonfinite(name, x, axis, ddof, result)` is called when a result is infinite or NaN, to warn as NumPy does.
+    The first four have the signatures of the functions here; `nonfinite(name, x, axis, ddof,
+    result)` is called when a result is infinite or NaN, to warn as NumPy does.
     """
     global _mean, _var, _std, _mean_var, _nonfinite
     _mean, _var, _std, _mean_var, _nonfinite = mean, var, std, mean_var, nonfinite

@@ -17,6 +17,7 @@ from .._tensor import Tensor, as_tensor, constant, copied, dtype_name, module_of
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
+_by_number = attrgetter("seq")
 _PLAIN = Mode(record=False)
 _RECORDED = Mode(record=True)
 
@@ -128,7 +129,8 @@ def backward(
     found, owned = _walk((edge,), (seed,), retain_graph or create_graph, create_graph, None)
     for leaf, g in found.items():
         if leaf.grad is not None:
-            leaf.grad = leaf.grad + g if create_graph else constant(leaf.grad.data + g.data)
+            total = leaf.grad + g if create_graph else constant(_sum(leaf.grad.data, g.data))
+            leaf.grad = total
         elif leaf in owned:
             leaf.grad = g
         elif create_graph:
@@ -155,7 +157,7 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
 
     Returns the gradients found and the set of those keys whose arrays nobody else holds.
     """
-    wanted = None if targets is None else _leading_to(targets, edges)
+    wanted, onward = (None, None) if targets is None else _leading_to(targets, edges)
     found, owned, waiting, queue = {}, set(), {}, []
     node, fresh = None, False
     previous = _mode.get()
@@ -198,15 +200,17 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
                 return found, owned
             node = heappop(queue)[1]
             edges, grads = node.edges, waiting.pop(node)
-            if targets is not None and not _on_the_way(node, grads, targets, wanted, found):
-                edges = grads = ()
-                continue
+            if targets is not None:
+                _note(node, grads, targets, found)
+                if node not in onward:
+                    edges = grads = ()
+                    continue
             if edges is None:
                 raise RuntimeError(already_freed(node))
-            if wanted is None and grads.__class__ is not list:
+            if targets is None and grads.__class__ is not list:
                 grads = node.function.backward(node, grads)
             else:
-                grads = _differentiate(node, grads, wanted)
+                grads = _differentiate(node, grads, onward)
             if grads.__class__ is not tuple:
                 grads = tuple(grads) if grads.__class__ is list else (grads,)
             if len(grads) != len(edges):
@@ -226,8 +230,8 @@ def _slots(node, waiting, queue):
     return waiting[node]
 
 
-def _differentiate(node, grads, wanted):
-    """Call the backward of a node with several outputs, or one of which not all is wanted."""
+def _differentiate(node, grads, onward):
+    """Call the backward of a node with several outputs, or one that may be narrowed."""
     function = node.function
     if grads.__class__ is not list:
         grads = (grads,)
@@ -237,10 +241,10 @@ def _differentiate(node, grads, wanted):
             constant(zeros(*meta)) if g is None and meta is not None else g
             for g, meta in zip(grads, node.outputs, strict=True)
         ]
-    if wanted is None:
-        return function.backward(node, *grads)
     needs = node.needs_input_grad
-    node.needs_input_grad = tuple([e is not None and _home(e) in wanted for e in node.edges])
+    if onward is None or onward[node] == needs:
+        return function.backward(node, *grads)
+    node.needs_input_grad = onward[node]
     try:
         return function.backward(node, *grads)
     finally:
@@ -294,45 +298,44 @@ def _home(edge):
     return edge.node if edge.__class__ is Output else edge
 
 
-def _on_the_way(node, grads, targets, wanted, found):
-    """Note what has arrived at a target; say whether to go on beyond this node."""
+def _note(node, grads, targets, found):
+    """Keep what has arrived at a target; nothing more will."""
     if grads.__class__ is list:
-        found.update(
-            ((node, i), g) for i, g in enumerate(grads) if g is not None and (node, i) in targets
-        )
+        for i, g in enumerate(grads):
+            if g is not None and (node, i) in targets:
+                found[node, i] = g
     elif node in targets:
         found[node] = grads
-    return node.edges is not None and _leads_on(node, wanted)
 
 
 def _leading_to(targets, roots):
-    """Return the nodes and leaves from which a target can be reached, targets included."""
+    """Find the way from the roots to the targets.
+
+    Returns the nodes and leaves from which a target can be reached, targets included, and for
+    each of these nodes that lies before a target which of its inputs lead there.
+    """
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
-    seen, nodes, freed, stack = set(), [], None, [_home(r) for r in roots]
+    seen, nodes, freed, stack = set(), [], set(), [_home(r) for r in roots]
     while stack:
-        item = stack.pop()
-        if item is not None and item not in seen:
-            seen.add(item)
-            if item.__class__ is Context:
-                if item.edges is None:
-                    freed = item
-                else:
-                    nodes.append(item)
-                    stack.extend(map(_home, item.edges))
-    if freed is not None and not wanted <= seen:
-        raise RuntimeError(already_freed(freed))
-    nodes.sort(key=attrgetter("seq"))
+        node = stack.pop()
+        if node.__class__ is not Context or node in seen:
+            continue
+        seen.add(node)
+        if node.edges is None:
+            freed.add(node)
+        else:
+            nodes.append(node)
+            stack.extend(map(_home, node.edges))
+    if freed and freed != wanted:  # where they led to is not known any more
+        raise RuntimeError(already_freed(freed.pop()))
+    nodes.sort(key=_by_number)
+    onward = {}
     for node in nodes:
-        if _leads_on(node, wanted):
+        needs = tuple([e is not None and _home(e) in wanted for e in node.edges])
+        if True in needs:
             wanted.add(node)
-    return wanted
-
-
-def _leads_on(node, wanted):  # a loop: any() of a generator takes twice as long
-    for edge in node.edges:  # noqa: SIM110
-        if edge is not None and _home(edge) in wanted:
-            return True
-    return False
+            onward[node] = needs
+    return wanted, onward
 
 
 def _root(operation, tensor):

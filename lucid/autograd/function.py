@@ -97,8 +97,8 @@ class Context:
             raise RuntimeError(already_freed(self))
         tensors, version = [], 0
         for t in self._saved:
-            if t.__class__ is _Saved:
-                t = self._restore(t)
+            if t.__class__ is tuple:
+                t = self._restore(*t)
             elif isinstance(t, Tensor) and t._version is not None:
                 version += t._version[0]
             tensors.append(t)
@@ -114,23 +114,25 @@ class Context:
         saved, version = [], 0
         for a in self._saved:
             if a is not None:
-                index = _find(a, arrays)
-                if index is None:
-                    a = _kept(a, results, outputs)
-                else:
-                    a = args[index]
-                    if isinstance(a, Tensor):
-                        if a._version is not None:
-                            version += a._version[0]
-                    elif not isinstance(a, (int, float)):  # a number must stay one: it is weak
-                        a = constant(to_array(a))
+                if a.__class__ is not Tensor:
+                    for i, x in enumerate(arrays):
+                        if x is a:
+                            a = args[i]
+                            break
+                    else:
+                        a = _kept(a, results, outputs)
+                if isinstance(a, Tensor):
+                    if a._version is not None:
+                        version += a._version[0]
+                elif isinstance(a, ndarray):
+                    a = constant(a)
             saved.append(a)
         self._saved, self._version = saved, version
 
-    def _restore(self, saved: _Saved) -> Tensor:
-        t = constant(saved.array)
-        if saved.index is not None:
-            t._edge = self if self.outputs is None else self._output(saved.index)
+    def _restore(self, array: Any, index: int | None) -> Tensor:
+        t = constant(array)
+        if index is not None:
+            t._edge = self if self.outputs is None else self._output(index)
         elif _mode.get().record:
             raise RuntimeError(
                 f"{self.name}: no second-order gradient, since forward saved an array that is "
@@ -144,21 +146,15 @@ class Context:
         return None if meta is None else Output(self, index, *meta)
 
 
-class _Saved(NamedTuple):
-    """An array saved in forward that is an output (of this index) or an intermediate result."""
-
-    array: Any
-    index: int | None
-
-
 def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
-    index = _find(a, results)
-    if index is not None:
-        return _Saved(outputs[index].data, index)
+    """Return an output as ``(array, index)``, an intermediate result as ``(array, None)``."""
+    for i, r in enumerate(results):
+        if r is a:
+            return outputs[i].data, i
     if isinstance(a, (int, float, Tensor)):
         return a
     a = to_array(a)
-    return _Saved(a, None) if is_floating(a.dtype) else constant(a)
+    return (a, None) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
@@ -217,24 +213,29 @@ _NO_ARRAYS = frozenset((ndarray, int, float, bool, tuple, str, slice, type(None)
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def _wrap(cls: type, array: Any, args: tuple) -> Tensor:
-    """Make a result of `forward` a Tensor; a view shares the write counter of its input."""
+def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
+    """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
+        if isinstance(array, np.generic):
+            return constant(np.asarray(array))
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
             )
         array = to_array(array)
     result = constant(array)
-    base = getattr(array, "base", None)
-    if base is not None:
+    owner = getattr(array, "base", None)  # MLX arrays have none
+    if owner is not None or _find(array, arrays) is not None:
+        owner = array if owner is None else owner
         for a in args:
-            if isinstance(a, Tensor) and (a.data is base or a.data.base is base):
+            if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
                 result._version = share_version(a)
     return result
 
 
 def _carries_gradient(cls: type, dtype: Any) -> bool:
+    if dtype in _FLOATS:
+        return True
     if getattr(dtype, "kind", None) == "c":
         raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
     return is_floating(dtype)
@@ -254,33 +255,35 @@ def _plain_numbers(items: Any) -> list:
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
-    """Give distinct Tensors distinct arrays: x and x.detach() share one."""
-    if len(set(map(id, arrays))) == len(arrays):
-        return
+    """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
     seen = {}
     for i, a in enumerate(args):
-        if isinstance(a, Tensor) and seen.setdefault(id(arrays[i]), a) is not a:
+        if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
             arrays[i] = arrays[i][...]
 
 
 def _finish_several(ctx, results, args, arrays, edges) -> tuple:
     """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
-    cls = ctx.function
-    outputs = tuple([_wrap(cls, r, args) for r in results])
+    cls, outputs, given = ctx.function, [], set(map(id, arrays))
+    for r in results:
+        if r.__class__ is ndarray and r.base is None and id(r) not in given:
+            outputs.append(constant(r))
+        else:
+            outputs.append(_wrap(cls, r, args, arrays))
     if edges is not None:
         ctx.edges = edges
         ctx.seq = _count()
         ctx.shape = ctx.dtype = None
         ctx.outputs = [
             None
-            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.dtype)
-            else (y.shape, y.dtype)
+            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.data.dtype)
+            else (y.data.shape, y.data.dtype)
             for r, y in zip(results, outputs, strict=True)
         ]
         ctx._save(args, arrays, results, outputs)
         for i, y in enumerate(outputs):
             y._edge = ctx._output(i)
-    return outputs
+    return tuple(outputs)
 
 
 class Function:
@@ -297,7 +300,7 @@ class Function:
     Attributes
     ----------
     schema_v1 : OpSchema
-        Name, version and autocast policy; one is made up for Functions that give none.
+        Name, version and autocast policy; Functions that give none get one of version 0.
     saves_input : bool
         Documents whether the graph keeps an input alive.
     materialize_grads : bool
@@ -345,7 +348,7 @@ class Function:
         if "node_name" not in cls.__dict__:
             cls.node_name = cls.__name__ + "Backward"
         if cls.schema_v1 is Function.schema_v1:
-            cls.schema_v1 = OpSchema(cls.__name__)
+            cls.schema_v1 = OpSchema(cls.__name__, version=0)
         for name in ("forward", "backward"):
             _check_takes_ctx(cls, name)
 
@@ -375,26 +378,36 @@ class Function:
         mode = _mode.get()
         if mode.autocast is not None:
             args = cast_inputs(cls.schema_v1, *args)
-        arrays, edges, needs, record, foreign = [], [], [], False, False
-        for a in args:
-            edge, need = None, False
+        recording = mode.record and cls.schema_v1.produces_grad
+        arrays, edges, needs = list(args), [None] * len(args), [False] * len(args)
+        first = last = None
+        record = alike = foreign = False
+        for i, a in enumerate(args):
             if isinstance(a, Tensor):
+                arrays[i] = data = a.data
+                if data.__class__ is not ndarray:
+                    foreign = alike = True  # MLX, or a subclass
                 edge = a._edge
-                if edge is not None:
-                    record = need = True
-                    if edge is True:
-                        edge = a
-                a = a.data
-                if a.__class__ is not ndarray:
-                    foreign = True  # MLX, or a subclass
-            elif a.__class__ not in _NO_ARRAYS:
-                foreign = True
-            arrays.append(a)
-            edges.append(edge)
-            needs.append(need)
+                edge = a._edge
+                if edge is not None and recording:
+                    record = needs[i] = True
+                    edges[i] = a if edge is True else edge
+            elif a.__class__ is ndarray:
+                data = a
+            else:
+                if a.__class__ not in _NO_ARRAYS:
+                    foreign = True
+                continue
+            if first is None:
+                first = data
+            elif data is last:
+                alike = alike or a is not args[i - 1]  # not for x * x
+            elif data is first or i > 2:
+                alike = True
+            last = data
         if foreign and check_devices(cls.schema_v1.name, arrays):
             args, arrays = _plain_numbers(args), _plain_numbers(arrays)
-        if record and len(args) > 1 and (len(args) > 2 or arrays[0] is arrays[1]):
+        if record and alike:
             _tell_apart(args, arrays)
 
         ctx = Context()
@@ -402,15 +415,15 @@ class Function:
         ctx._saved = ctx._constants = ()
         ctx.needs_input_grad = tuple(needs)
         result = cls.forward(ctx, *arrays)
-        record = record and mode.record and cls.schema_v1.produces_grad
         if result.__class__ is tuple or result.__class__ is list:
             return _finish_several(ctx, result, args, arrays, edges if record else None)
-        if result.__class__ is ndarray and result.base is None:
+        plain = result.__class__ is ndarray and result.base is None
+        if plain and result is not first and result is not last:
             y = _new(Tensor)
             y.data = result
             y.grad = y._edge = y._version = None
         else:
-            y = _wrap(cls, result, args)
+            y = _wrap(cls, result, args, arrays)
         if not record:
             return y
         dtype = y.data.dtype

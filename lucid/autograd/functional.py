@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, copied, is_floating, module_of
+from .._tensor import Tensor, as_tensor, constant, copied, module_of
 from .engine import grad
 from .mode import enable_grad
 
@@ -93,10 +93,9 @@ def hvp(fun: Callable) -> Callable:
 def _leaves(args, argnums):
     args = list(args)
     for i in argnums:
-        data = as_tensor(args[i]).data
-        if not is_floating(data.dtype) and isinstance(data, np.ndarray):
-            data = data.astype(np.float64)
-        args[i] = constant(data)
+        leaf = constant(as_tensor(args[i]).data)
+        whole = getattr(leaf.dtype, "kind", "f") in "iub"
+        args[i] = leaf.astype(np.float64) if whole else leaf
         args[i].requires_grad = True
     return tuple(args[i] for i in argnums), args
 

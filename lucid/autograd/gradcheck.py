@@ -144,7 +144,7 @@ def gradgradcheck(fun: Callable, inputs: Tensor | Sequence[Any], **options: Any)
 
 def _leaves(inputs):
     """Copies of the Tensors, so that the caller's are left alone."""
-    return [Tensor(t, t.requires_grad) if isinstance(t, Tensor) else t for t in inputs]
+    return [Tensor(t.data, t.requires_grad) if isinstance(t, Tensor) else t for t in inputs]
 
 
 def _outputs(fun, inputs):

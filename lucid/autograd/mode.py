@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 
-class Mode(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Mode:
     """Whether operations are recorded, and the dtype name that autocast computes in."""
 
     record: bool = True
@@ -99,7 +100,7 @@ class no_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=False)
+        return replace(mode, record=False)
 
 
 class enable_grad(ModeSwitch):
@@ -114,7 +115,7 @@ class enable_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode._replace(record=True)
+        return replace(mode, record=True)
 
 
 def is_grad_enabled() -> bool:

@@ -31,7 +31,7 @@ class OpSchema:
     name : str
         The operation's public name.
     version : int
-        Raised when its meaning changes.
+        Raised when its meaning changes; 0 for Functions that declare no schema.
     amp_policy : AmpPolicy
         How `lucid.autocast` treats its inputs.
     produces_grad : bool

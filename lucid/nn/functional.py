@@ -6,9 +6,7 @@ import functools
 
 import numpy as np
 
-from lucid._tensor import Tensor, constant, is_mlx
-from lucid.autograd import Function, OpSchema
-from lucid.backends import namespace
+from lucid._tensor import Tensor, constant, dtype_name, is_mlx
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -41,50 +39,30 @@ def _takes_mlx(function):
 def linear(input, weight, bias=None):
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
-        Parameters
-        ----------
-        input : array_like or Tensor, shape (..., in)
-        weight : array_like or Tensor, shape (out, in)
-        bias : array_like or Tensor, shape (out,), optional
+    Parameters
+    ----------
+    input : array_like or Tensor, shape (..., in)
+    weight : array_like or Tensor, shape (out, in)
+    bias : array_like or Tensor, shape (out,), optional
 
-        Returns
-        -------
-        ndarray or Tensor, shape (..., out)
+    Returns
+    -------
+    ndarray or Tensor, shape (..., out)
 
-        Examples
-        --------
-        >>> import functools
-
-    import numpy as np
-        >>> import lucid.nn.functional as F
-        >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
-        array([3., 0.])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid.nn.functional as F
+    >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
+    array([3., 0.])
     """
     y = input @ weight.T
     return y if bias is None else y + bias
 
 
-class Relu(Function):
-    """The positive part; its derivative at zero is zero."""
-
-    schema_v1 = OpSchema("relu")
-
-    @staticmethod
-    def forward(ctx, x):
-        """NaN stays NaN."""
-        ctx.save_for_backward(x > 0)
-        return namespace(x).maximum(x, 0)
-
-    @staticmethod
-    def backward(ctx, g):
-        """Pass where the input was positive."""
-        (positive,) = ctx.saved_tensors
-        return g * positive
-
-
 @_takes_mlx
 def relu(input):
-    """Larger of input and zero, elementwise.
+    """Larger of input and zero, elementwise; the slope at zero is zero.
 
     Parameters
     ----------
@@ -101,32 +79,32 @@ def relu(input):
     >>> F.relu([-1.0, 0.0, 2.0])
     array([0., 0., 2.])
     """
-    return Relu.apply(input) if isinstance(input, Tensor) else np.maximum(input, 0)
+    input = input if hasattr(input, "ndim") else np.asarray(input)
+    # Not np.maximum, whose slope at a tie is a half.
+    return np.where(input <= 0, 0, input)
 
 
 @_takes_mlx
 def log_softmax(input, axis=-1):
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
-        Parameters
-        ----------
-        input : array_like or Tensor
-        axis : int
-            Along which the exponentials sum to one.
+    Parameters
+    ----------
+    input : array_like or Tensor
+    axis : int
+        Along which the exponentials sum to one.
 
-        Returns
-        -------
-        ndarray or Tensor
-            Of the shape of `input`.
+    Returns
+    -------
+    ndarray or Tensor
+        Of the shape of `input`.
 
-        Examples
-        --------
-        >>> import functools
-
-    import numpy as np
-        >>> import lucid.nn.functional as F
-        >>> F.log_softmax(np.array([0.0, 1000.0]))
-        array([-1000.,     0.])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid.nn.functional as F
+    >>> F.log_softmax(np.array([0.0, 1000.0]))
+    array([-1000.,     0.])
     """
     # The largest value is a constant here: its gradient cancels.
     largest = input.detach() if isinstance(input, Tensor) else input
@@ -138,25 +116,23 @@ def log_softmax(input, axis=-1):
 def softmax(input, axis=-1):
     """Exponentials divided by their sum.
 
-        Parameters
-        ----------
-        input : array_like or Tensor
-        axis : int
-            Along which the result sums to one.
+    Parameters
+    ----------
+    input : array_like or Tensor
+    axis : int
+        Along which the result sums to one.
 
-        Returns
-        -------
-        ndarray or Tensor
-            Of the shape of `input`.
+    Returns
+    -------
+    ndarray or Tensor
+        Of the shape of `input`.
 
-        Examples
-        --------
-        >>> import functools
-
-    import numpy as np
-        >>> import lucid.nn.functional as F
-        >>> F.softmax(np.log([1.0, 1.0, 2.0]))
-        array([0.25, 0.25, 0.5 ])
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid.nn.functional as F
+    >>> F.softmax(np.log([1.0, 1.0, 2.0]))
+    array([0.25, 0.25, 0.5 ])
     """
     return np.exp(log_softmax(input, axis))
 
@@ -165,33 +141,31 @@ def softmax(input, axis=-1):
 def cross_entropy(input, target, reduction="mean"):
     """Negative log-likelihood of class indices under the softmax of logits.
 
-        Parameters
-        ----------
-        input : array_like or Tensor, shape (N, C) or (N, C, S...)
-            Logits.
-        target : array_like of int, shape (N,) or (N, S...)
-            Indices of classes, from 0 to C - 1; on the gpu that is not checked.
-        reduction : {"mean", "sum", "none"}
+    Parameters
+    ----------
+    input : array_like or Tensor, shape (N, C) or (N, C, S...)
+        Logits.
+    target : array_like of int, shape (N,) or (N, S...)
+        Indices of classes, from 0 to C - 1; on the gpu that is not checked.
+    reduction : {"mean", "sum", "none"}
 
-        Returns
-        -------
-        scalar or Tensor of shape (), or of the shape of `target` for ``"none"``
+    Returns
+    -------
+    scalar or Tensor of shape (), or of the shape of `target` for ``"none"``
 
-        Raises
-        ------
-        ValueError
-            For a shape, an index or a reduction that does not fit.
-        TypeError
-            If `target` is not integer.
+    Raises
+    ------
+    ValueError
+        For a shape, an index or a reduction that does not fit.
+    TypeError
+        If `target` is not integer.
 
-        Examples
-        --------
-        >>> import functools
-
-    import numpy as np
-        >>> import lucid.nn.functional as F
-        >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
-        0.490415
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid.nn.functional as F
+    >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
+    0.490415
     """
     input = input if hasattr(input, "ndim") else np.asarray(input)
     target = target.data if isinstance(target, Tensor) else target
@@ -203,7 +177,7 @@ def cross_entropy(input, target, reduction="mean"):
             "cross_entropy: target must have the shape of input without axis 1, got input "
             f"{shape} and target {target.shape}"
         )
-    if "int" not in str(target.dtype):
+    if getattr(target.dtype, "kind", dtype_name(target.dtype)[0]) not in "iu":
         raise TypeError(f"cross_entropy: target must hold class indices, got {target.dtype}")
     classes = shape[1]
     if target.size and not on_gpu and not (target.min() >= 0 and target.max() < classes):
@@ -220,29 +194,27 @@ def cross_entropy(input, target, reduction="mean"):
 def mse_loss(input, target, reduction="mean"):
     """Squared difference.
 
-        Parameters
-        ----------
-        input, target : array_like or Tensor
-            Of the same shape.
-        reduction : {"mean", "sum", "none"}
+    Parameters
+    ----------
+    input, target : array_like or Tensor
+        Of the same shape.
+    reduction : {"mean", "sum", "none"}
 
-        Returns
-        -------
-        scalar or Tensor of shape (), or of the shape of `input` for ``"none"``
+    Returns
+    -------
+    scalar or Tensor of shape (), or of the shape of `input` for ``"none"``
 
-        Raises
-        ------
-        ValueError
-            If the shapes differ or `reduction` is unknown.
+    Raises
+    ------
+    ValueError
+        If the shapes differ or `reduction` is unknown.
 
-        Examples
-        --------
-        >>> import functools
-
-    import numpy as np
-        >>> import lucid.nn.functional as F
-        >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
-        2.0
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid.nn.functional as F
+    >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
+    2.0
     """
     shapes = np.shape(input), np.shape(target)
     if shapes[0] != shapes[1]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor, dtype_name, is_floating, tensor, to_numpy
+from lucid._tensor import Tensor, dtype_name, is_floating, tensor
 
 
 class Parameter(Tensor):
@@ -179,16 +179,12 @@ class Module:
                 f"got {np.dtype(device_or_dtype)}"
             )
         moved = [
-            (
-                t,
-                t.detach().to(device_or_dtype).data,
-                None if t.grad is None else t.grad.to(device_or_dtype),
-            )
-            for _, t in (*self.named_parameters(), *self.named_buffers())
+            (t, *(None if v is None else v.detach().to(device_or_dtype) for v in (t, t.grad)))
+            for t in (*self.parameters(), *self.buffers())
             if is_device or is_floating(t.dtype) or _is_floating(t.dtype)
         ]
-        for t, t.data, t.grad in moved:  # all or, if one can't be moved, none
-            pass
+        for t, value, gradient in moved:  # not before all of them could be converted
+            t.data, t.grad = value.data, gradient
         return self
 
     # ------------------------------------------------------------------ saving and loading
@@ -220,7 +216,8 @@ class Module:
         Parameters
         ----------
         state_dict : mapping of str to array_like
-            Each array is cast to the dtype of its destination and shares no memory with it.
+            Each array is cast to the dtype of its destination and shares no memory with it;
+            PyTorch's Tensors will do.
         strict : bool
             Whether a name of one side without a counterpart in the other is an error. A
             checkpoint without ``num_batches_tracked`` is accepted all the same.
@@ -258,9 +255,7 @@ class Module:
         for name, array in arrays.items():
             if array.shape != own[name].shape:
                 problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
-            elif not is_floating(own[name].dtype) and not np.can_cast(
-                array.dtype, dtype_name(own[name].dtype), "same_kind"
-            ):
+            elif not np.can_cast(array.dtype, _numpy_dtype(own[name].dtype), "same_kind"):
                 problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
         if problems:
             raise ValueError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
@@ -297,6 +292,12 @@ def _is_floating(dtype) -> bool:
     return np.can_cast(dtype, "f8", "same_kind") and not np.can_cast(dtype, "i8", "same_kind")
 
 
+def _numpy_dtype(dtype):
+    name = dtype_name(dtype)
+    return np.float32 if name == "bfloat16" else dtype if isinstance(dtype, np.dtype) else name
+
+
 def _to_array(value: Any) -> np.ndarray:
-    value = value.data if isinstance(value, Tensor) else value
-    return np.array(to_numpy(value) if hasattr(value, "dtype") else value, order="C")
+    # Tensors, PyTorch's as well
+    value = value.detach() if hasattr(value, "detach") else value
+    return np.array(value.numpy() if hasattr(value, "numpy") else value, order="C")

@@ -41,6 +41,7 @@ FUNCTIONS = (
     | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis flip roll pad")
     | _from(shape, "take concatenate stack split")
     | {np.full_like: dispatch.full_like}
+    | {np.amax: reductions.max, np.amin: reductions.min, np.around: elementwise.round}
 )
 
 # Functions whose results carry no gradient share one rule.
@@ -73,6 +74,6 @@ def schemas() -> dict[str, OpSchema]:
     while pending:
         for rule in pending.pop().__subclasses__():
             pending.append(rule)
-            if rule.__module__.startswith(__name__ + "."):
+            if rule.__module__.startswith(__name__ + ".") and rule.schema_v1.version:
                 found[rule.schema_v1.name] = rule.schema_v1
     return dict(sorted(found.items()))

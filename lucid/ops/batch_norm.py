@@ -11,23 +11,18 @@ weight, bias and running statistics between forward and backward without changin
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
 import numpy as np
-from numpy.exceptions import AxisError
 
-from lucid._kernels.batch_norm import batch_norm, bind
-from lucid._tensor import Tensor, constant, copied, dtype_name, is_floating, share_version, to_array
+from lucid._kernels.batch_norm import batch_norm, bind, is_common
+from lucid._tensor import Tensor, constant, copied, share_version
 from lucid.autograd import AmpPolicy, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
-from lucid.backends import backend_of, cpu, namespace
+from lucid.backends import backend_of, cpu
+from lucid.ops import batch_norm_checks as checks
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd", "batch_norm"]
-
-_VECTORS = ("weight", "bias", "running_mean", "running_var")
-_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
 def _general_batch_norm(
@@ -104,21 +99,16 @@ def _general_batch_norm(
     >>> mean, var
     (array([ 1., 10.]), array([  1.5, 100.5]))
     """
-    x = input.data if isinstance(input, Tensor) else _array("input", input)
-    gamma = weight.data if isinstance(weight, Tensor) else _array("weight", weight)
-    beta = bias.data if isinstance(bias, Tensor) else _array("bias", bias)
-    mean = _buffer("running_mean", running_mean)
-    var = _buffer("running_var", running_var)
-    channel_axis = _check(x, training, momentum, eps, channel_axis)
-    kind, expected = x.__class__, (x.shape[channel_axis],)
-    vectors = [gamma, beta, mean, var]
-    for i, v in enumerate(vectors):
-        if v is not None and (
-            v.__class__ is not kind or v.shape != expected or v.dtype not in _FLOATS
-        ):
-            vectors[i] = _vector(_VECTORS[i], v, x, channel_axis)
-    _check_running(mean, var, training)
-    operands = [x if x.dtype in _FLOATS else _floating(x), *vectors[:2]]
+    x = input.data if isinstance(input, Tensor) else checks.array("input", input)
+    gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight)
+    beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias)
+    mean = checks.buffer("running_mean", running_mean)
+    var = checks.buffer("running_var", running_var)
+    operands = [x, gamma, beta]
+    if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
+        channel_axis = checks.check(x, training, momentum, eps, channel_axis)
+        checks.check_running(x, mean, var, training, channel_axis)
+        operands = checks.floating(x, gamma, beta, channel_axis)
 
     function = _BY_RANK[x.ndim]
     options = mean, var, training, momentum, eps, channel_axis
@@ -137,129 +127,6 @@ def _general_batch_norm(
             if isinstance(buffer, Tensor):
                 share_version(buffer)[0] += 1
     return y
-
-
-# ---------------------------------------------------------------------------- checks
-
-
-def _array(name: str, value: Any) -> Any:
-    """Return `value`, which is no Tensor, as an array of its own kind."""
-    if value is None or value.__class__ is np.ndarray:
-        return value
-    if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
-        raise TypeError(f"batch_norm: {name} must be a plain array, got {type(value).__name__}")
-    return to_array(value)
-
-
-def _buffer(name: str, value: Any) -> Any:
-    """Return the array behind running statistics, which are read or updated in place."""
-    if value is None or value.__class__ is np.ndarray:
-        return value
-    if isinstance(value, Tensor):
-        if value.requires_grad:
-            raise TypeError(f"batch_norm: {name} must not require grad: none would reach it")
-        return value.data
-    if not hasattr(value, "dtype") or isinstance(value, np.generic):
-        raise TypeError(f"batch_norm: {name} must be an array, got {type(value).__name__}")
-    return _array(name, value)
-
-
-def _check(x, training, momentum, eps, channel_axis) -> int:
-    """Check all but the channel vectors; return the channel axis, not negative."""
-    shape = x.shape
-    ndim = len(shape)
-    if not 2 <= ndim <= 5:
-        raise ValueError(f"batch_norm: input must have 2 to 5 axes (N, C, S...), got shape {shape}")
-    if channel_axis.__class__ is not int or not 0 <= channel_axis < ndim:
-        channel_axis = _normalize_axis(channel_axis, shape)
-    try:
-        valid = 0 <= eps < math.inf and -math.inf < momentum < math.inf
-    except (TypeError, ValueError):
-        valid = False
-    if not valid:
-        _check_number("eps", eps, "finite and not negative", lambda value: 0 <= value < math.inf)
-        _check_number("momentum", momentum, "a finite number", math.isfinite)
-    if training and x.size == shape[channel_axis] > 0:
-        raise ValueError(
-            "batch_norm: training needs more than one value per channel, got input of shape "
-            f"{shape}"
-        )
-    return channel_axis
-
-
-def _normalize_axis(axis: Any, shape: tuple[int, ...]) -> int:
-    try:
-        index = operator.index(axis)
-    except TypeError:
-        message = f"batch_norm: channel_axis must be an integer, got {axis!r}"
-        raise TypeError(message) from None
-    if not -len(shape) <= index < len(shape):
-        raise AxisError(
-            f"batch_norm: channel_axis {index} is out of bounds for input of shape {shape}"
-        )
-    return index % len(shape)
-
-
-def _check_number(name: str, value: Any, rule: str, holds) -> None:
-    number = isinstance(value, (int, float, np.number))
-    if not number or not holds(value):
-        error = ValueError if number or value is None else TypeError
-        raise error(f"batch_norm: {name} must be {rule}, got {value!r}")
-
-
-def _vector(name: str, v: Any, x: Any, channel_axis: int) -> Any:
-    """Check one value per channel; integers will do for numbers that are only read."""
-    if namespace(v) is not namespace(x):
-        devices = ["cpu" if namespace(a) is np else "gpu" for a in (x, v)]
-        raise TypeError(
-            f"batch_norm: {name} must be on the device of input, {devices[0]}, got {devices[1]}"
-        )
-    if v.shape != (x.shape[channel_axis],):
-        raise ValueError(
-            f"batch_norm: {name} must have shape {(x.shape[channel_axis],)} to match axis "
-            f"{channel_axis} of input, got {v.shape}"
-        )
-    if _is_normalizable(v.dtype):
-        return v
-    if name.startswith("running") or not _is_integer(v.dtype):
-        raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
-    return v.astype(np.float64 if x.__class__ is np.ndarray else namespace(v).float32)
-
-
-def _is_normalizable(dtype: Any) -> bool:
-    return is_floating(dtype) and dtype != np.longdouble
-
-
-def _floating(x: Any) -> Any:
-    """Apply the schema's policy to integers and booleans: they are computed in float32."""
-    if _is_normalizable(x.dtype):
-        return x
-    if not _is_integer(x.dtype):
-        raise TypeError(f"batch_norm: input must have a real dtype up to float64, got {x.dtype}")
-    return x.astype(namespace(x).float32)
-
-
-def _is_integer(dtype: Any) -> bool:
-    kind = getattr(dtype, "kind", None)  # MLX's have none
-    return kind in "iub" if kind else dtype_name(dtype).strip("u0123456789") in ("int", "bool")
-
-
-def _check_running(mean: Any, var: Any, training: bool) -> None:
-    if mean is None or var is None:
-        if mean is var and training:
-            return
-        rule = "both be given or neither" if training else "be given in evaluation"
-        missing = "running_mean" if mean is None else "running_var"
-        raise ValueError(
-            f"batch_norm: running_mean and running_var must {rule}, got {missing}=None"
-        )
-    if training:
-        for name, v in (("running_mean", mean), ("running_var", var)):
-            if v.__class__ is np.ndarray and not v.flags.writeable:
-                raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
-
-
-# ---------------------------------------------------------------------------- the graph
 
 
 def _backend(x):

@@ -44,10 +44,8 @@ def astype(x: Tensor, dtype, /) -> Tensor:
 
     Integers and booleans carry no gradient, so the result is a constant then.
     """
-    if isinstance(x.data, np.ndarray):
-        dtype = np.dtype(dtype)
-    else:
-        dtype = namespace(x.data).dtype_of(dtype)
+    to_dtype = np.dtype if isinstance(x.data, np.ndarray) else namespace(x.data).dtype_of
+    dtype = to_dtype(dtype)
     return x if x.data.dtype == dtype else AsType.apply(x, dtype)
 
 
@@ -182,25 +180,23 @@ def unary(ufunc, saves="x", **schema):
     """Make the decorated ``slope(g, x)``, or ``slope(g, y)``, the backward of a ufunc's rule."""
 
     def rule(slope):
-        name = ufunc.__name__
+        name, saves_input = ufunc.__name__, saves == "x"
 
         class Rule(Function):
             schema_v1 = OpSchema(name, **schema)
-            saves_input = saves == "x"
 
             @staticmethod
             def forward(ctx, x):
-                y = ufunc(x) if isinstance(x, np.ndarray) else getattr(namespace(x), name)(x)
-                if saves == "x":
-                    ctx.save_for_backward(x)
-                elif saves == "y":
-                    ctx.save_for_backward(y)
+                y = ufunc(x) if x.__class__ is np.ndarray else getattr(namespace(x), name)(x)
+                if saves:
+                    ctx.save_for_backward(x if saves_input else y)
                 return y
 
             @staticmethod
             def backward(ctx, g):
                 return slope(g, *ctx.saved_tensors)
 
+        Rule.saves_input = saves_input
         Rule.__name__ = Rule.__qualname__ = slope.__name__
         Rule.node_name = slope.__name__ + "Backward"
         UNARY[ufunc] = Rule

@@ -153,7 +153,7 @@ def _plain_index(index):
         return index
     if isinstance(index, Tensor):
         index = index.data
-    if isinstance(index, (list, np.ndarray)):
+    if isinstance(index, (list, tuple, range, np.ndarray)):
         # A copy, since the caller may change the array before backward.
         index = np.array(index)
         return index.astype(np.intp) if index.size == 0 and index.dtype != bool else index

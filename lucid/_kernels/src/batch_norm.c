@@ -9,9 +9,12 @@
 
 #define COEFFICIENTS 8
 #define ROW_LANES 2560      /* sums of the channels of a group, in lanes */
-#define GROUP_BYTES 1048576 /* of a group of channels: its second reading is from L2 */
-#define CHANNEL_BYTES 2097152 /* a larger channel is not kept in cache */
+#define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
+#define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
+#define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
+#define NARROW 64           /* least columns of a group */
 #define FEW_CHANNELS 8      /* fewer are split for the threads */
+#define LEAST_GROUPS 16     /* that threads share, if there are as many channels */
 #define BLOCKS 16           /* most parts that channels are split into */
 #define BLOCK_ELEMENTS 32768
 
@@ -185,11 +188,8 @@ static double fold(const double *lanes) {
     return a[0];
 }
 
-/* Sums of channels [at, at + n) of the range over pieces [from, to), to totals[t * pitch + c]. */
-static void reduce(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to,
-                   int only_flagged, double *totals, size_t pitch) {
-    const int terms = terms_of(j->sum.order);
-    double lanes[ROW_LANES];
+static lucid_pass sum_pass(const job *j, const range *r, size_t at, size_t n, int only_flagged,
+                           double *lanes) {
     lucid_pass p = j->sum;
     p.flags = only_flagged ? r->flags + at : NULL;
     p.only_flagged = only_flagged;
@@ -197,15 +197,30 @@ static void reduce(const job *j, const range *r, size_t at, size_t n, size_t fro
     p.narrow = narrowed(j, r->shift + at, r->narrow_shift + at);
     p.pitch = n;
     p.sums = lanes;
-    memset(lanes, 0, n * (size_t)terms * (j->walk.cols ? 1 : LUCID_LANES) * sizeof *lanes);
-    lucid_walk_run(&j->walk, &p, r->first + at, n, from, to, SIZE_MAX);
-    for (int t = 0; t < terms; t++)
+    size_t each = j->walk.cols ? 1 : LUCID_LANES;
+    memset(lanes, 0, n * (size_t)terms_of(p.order) * each * sizeof *lanes);
+    return p;
+}
+
+/* Lanes of channels [at, at + n) of the range to totals[t * pitch + c]. */
+static void fold_all(const job *j, const range *r, size_t at, size_t n, int only_flagged,
+                     const double *lanes, double *totals, size_t pitch) {
+    const size_t terms = (size_t)terms_of(j->sum.order);
+    for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
             if (only_flagged && !r->flags[at + c]) continue;
-            totals[(size_t)t * pitch + c] = j->walk.cols
-                                                ? lanes[(size_t)t * n + c]
-                                                : fold(lanes + (c * (size_t)terms + (size_t)t) * LUCID_LANES);
+            totals[t * pitch + c] = j->walk.cols ? lanes[t * n + c]
+                                                 : fold(lanes + (c * terms + t) * LUCID_LANES);
         }
+}
+
+/* Sums of channels [at, at + n) of the range over pieces [from, to), to totals[t * pitch + c]. */
+static void reduce(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to,
+                   int only_flagged, double *totals, size_t pitch) {
+    double lanes[ROW_LANES];
+    lucid_pass p = sum_pass(j, r, at, n, only_flagged, lanes);
+    lucid_walk_run(&j->walk, &p, r->first + at, n, from, to, SIZE_MAX);
+    fold_all(j, r, at, n, only_flagged, lanes, totals, pitch);
 }
 
 /* Channels that `reduce` takes at once. */
@@ -276,15 +291,20 @@ static int any(const unsigned char *flags, size_t n) {
     return 0;
 }
 
-/* The outputs of channels [at, at + n) of the range, pieces [from, to) backwards: the last read
- * are the first in cache. */
-static void combine(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to) {
+static lucid_pass affine_pass(const job *j, const range *r, size_t at, size_t n) {
     lucid_pass p = j->affine;
-    if (p.output[0] < 0 && p.output[1] < 0) return;
     p.flags = any(r->flags + at, n) ? r->flags + at : NULL;
     p.wide = r->coefficients + at;
     p.narrow = narrowed(j, r->coefficients + at, r->narrow + at);
     p.pitch = r->pitch;
+    return p;
+}
+
+/* The outputs of channels [at, at + n) of the range, pieces [from, to) backwards: the last read
+ * are the first in cache. */
+static void combine(const job *j, const range *r, size_t at, size_t n, size_t from, size_t to) {
+    lucid_pass p = affine_pass(j, r, at, n);
+    if (p.output[0] < 0 && p.output[1] < 0) return;
     lucid_walk_run(&j->walk, &p, r->first + at, n, to, from, SIZE_MAX);
 }
 
@@ -292,43 +312,119 @@ static void combine(const job *j, const range *r, size_t at, size_t n, size_t fr
 
 typedef struct {
     const job *j;
-    size_t width;
+    size_t width, strip; /* channels of a group, of a strip of groups */
 } groups;
 
-static void group(void *context, size_t index) {
-    const groups *g = context;
-    const job *j = g->j;
+/* Even groups of rows are summed forwards, odd ones backwards, and combined the other way: what was
+ * read last is first in cache. Which is which depends on shapes alone, as the sums do. */
+static int backwards(const job *j, size_t first, size_t width) {
+    return !j->walk.cols && first / width % 2;
+}
+
+static void walk_all(const job *j, const lucid_pass *p, const range *r, int back) {
+    size_t pieces = j->walk.pieces;
+    lucid_walk_run(&j->walk, p, r->first, r->n, back ? pieces : 0, back ? 0 : pieces, SIZE_MAX);
+}
+
+/* A group and the arrays of its range. */
+typedef struct {
+    range r;
     double shift[LUCID_GROUP], totals[LUCID_TERMS * LUCID_GROUP];
     double coefficients[COEFFICIENTS * LUCID_GROUP];
     float narrow_shift[LUCID_GROUP], narrow[COEFFICIENTS * LUCID_GROUP];
     unsigned char flags[LUCID_GROUP];
-    size_t first = index * g->width, n = least(g->width, j->walk.channels - first);
-    range r = {first, n, n, shift, totals, coefficients, narrow_shift, narrow, flags};
-    if (j->reduces) {
-        first_shift(j, &r);
-        reduce(j, &r, 0, n, 0, j->walk.pieces, 0, totals, n);
+} group;
+
+static void group_begin(const job *j, group *g, size_t first, size_t n) {
+    g->r = (range){first, n, n, g->shift, g->totals, g->coefficients, g->narrow_shift, g->narrow,
+                   g->flags};
+    if (j->reduces) first_shift(j, &g->r);
+}
+
+static void group_reduce(const job *j, group *g, int only_flagged, int back) {
+    double lanes[ROW_LANES];
+    lucid_pass p = sum_pass(j, &g->r, 0, g->r.n, only_flagged, lanes);
+    walk_all(j, &p, &g->r, back);
+    fold_all(j, &g->r, 0, g->r.n, only_flagged, lanes, g->totals, g->r.n);
+}
+
+static void group_solve(const job *j, group *g, int back) {
+    range *r = &g->r;
+    if (!solve(j, r, 0)) return;
+    keep_repeats(r);
+    group_reduce(j, g, 1, back);
+    solve(j, r, 1);
+    refresh_flags(j, r);
+}
+
+static void group_combine(const job *j, const group *g, int back) {
+    lucid_pass p = affine_pass(j, &g->r, 0, g->r.n);
+    if (p.output[0] >= 0 || p.output[1] >= 0) walk_all(j, &p, &g->r, back);
+}
+
+/* The outputs of a group and, meanwhile, the sums of the next; returns whether these were taken. */
+static int combine_fused(const job *j, const group *g, group *next, int back) {
+    double lanes[ROW_LANES];
+    const range *r = &g->r, *n = &next->r;
+    lucid_pass p = affine_pass(j, r, 0, r->n);
+    if (p.flags || !j->reduces || !lucid_walk_fuses(&j->walk, &p, &j->sum)) return 0;
+    lucid_pass sums = sum_pass(j, n, 0, n->n, 0, lanes);
+    p.next = &sums;
+    p.next_channels = n->n;
+    p.ahead = r->n;
+    p.backwards = back;
+    walk_all(j, &p, r, back);
+    fold_all(j, n, 0, n->n, 0, lanes, next->totals, n->n);
+    return 1;
+}
+
+static void strip(void *context, size_t index) {
+    const groups *s = context;
+    const job *j = s->j;
+    group pair[2], *g = &pair[0], *next = &pair[1];
+    size_t first = index * s->strip, end = least(j->walk.channels, first + s->strip);
+    int reduced = 0;
+    group_begin(j, g, first, least(s->width, end - first));
+    for (;; first += s->width) {
+        int back = backwards(j, first, s->width);
+        if (j->reduces && !reduced) group_reduce(j, g, 0, back);
+        group_solve(j, g, back);
+        if (first + s->width >= end) {
+            group_combine(j, g, !back);
+            return;
+        }
+        group_begin(j, next, first + s->width, least(s->width, end - first - s->width));
+        reduced = combine_fused(j, g, next, !back);
+        if (!reduced) group_combine(j, g, !back);
+        group *swap = g;
+        g = next;
+        next = swap;
     }
-    if (solve(j, &r, 0)) {
-        keep_repeats(&r);
-        reduce(j, &r, 0, n, 0, j->walk.pieces, 1, totals, n);
-        solve(j, &r, 1);
-        refresh_flags(j, &r);
+}
+
+/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed backwards;
+ * in columns each is summed alike, and narrow groups walk memory badly. */
+static size_t group_width(const job *j, size_t threads) {
+    const lucid_walk *w = &j->walk;
+    size_t width = GROUP_BYTES / (w->count * w->size * (size_t)w->inputs);
+    if (w->cols) {
+        size_t share = (w->channels + threads - 1) / threads;
+        width = least(width, (share + 15) & ~(size_t)15);
+        if (width < NARROW) width = NARROW;
+    } else if (w->count * w->channels >= LUCID_PARALLEL_ELEMENTS) {
+        width = least(width, w->channels / LEAST_GROUPS);
     }
-    combine(j, &r, 0, n, 0, j->walk.pieces);
+    return least(width < 1 ? 1 : width, reduce_limit(j));
 }
 
 static void run_groups(const job *j) {
     const lucid_walk *w = &j->walk;
-    size_t bytes = w->count * w->size * (size_t)w->inputs, elements = w->count * w->channels;
-    size_t width = bytes ? GROUP_BYTES / bytes : 1;
-    if (elements >= LUCID_PARALLEL_ELEMENTS) {
-        size_t threads = (size_t)lucid_num_threads();
-        width = least(width, (w->channels + threads - 1) / threads);
-    }
-    if (w->cols && width < 64) width = 64;
-    if (width < 1) width = 1;
-    groups g = {j, least(width, reduce_limit(j))};
-    lucid_parallel((w->channels + g.width - 1) / g.width, elements, group, &g);
+    size_t elements = w->count * w->channels;
+    size_t threads = elements >= LUCID_PARALLEL_ELEMENTS ? (size_t)lucid_num_threads() : 1;
+    size_t strips = threads == 1 ? 1 : STRIPS * threads;
+    groups g = {j, group_width(j, threads), (w->channels + strips - 1) / strips};
+    g.strip = (g.strip + g.width - 1) / g.width * g.width;
+    lucid_parallel((w->channels + g.strip - 1) / g.strip, elements, strip, &g);
 }
 
 /* ---- Blocks: channels too large for the cache or too few for the threads ---- */
@@ -416,7 +512,7 @@ static int run(const job *j) {
     const lucid_walk *w = &j->walk;
     size_t bytes = w->count * w->size * (size_t)w->inputs;
     int few = w->channels < FEW_CHANNELS && w->count * w->channels >= LUCID_PARALLEL_ELEMENTS;
-    int large = w->cols ? bytes * least(w->channels, 64) > GROUP_BYTES : bytes > CHANNEL_BYTES;
+    int large = w->cols ? bytes * least(w->channels, NARROW) > GROUP_BYTES : bytes > CHANNEL_BYTES;
     if (few || large) return run_blocks(j);
     run_groups(j);
     return 0;

@@ -1,5 +1,5 @@
 /* Bodies of the channel entries over TYPE, the type in memory, WORK, the type computed in, and BITS,
- * the signed integer as wide as WORK. */
+ * the signed integer as wide as WORK; FUSE says whether to have the fused entries. */
 
 #define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0, j##_end = (N); j < j##_end; j++)
 
@@ -115,37 +115,47 @@ INLINE void NAME(promote_all)(vd (*s)[ND], vw (*u)[LUCID_TERMS], const int order
     EACH(t, TERMS(order)) EACH(j, NV) NAME(promote)(s[t] + j * DOUBLES, u[j][t]);
 }
 
-/* A remainder of a row is read again from LUCID_LANES elements before its end, masked; a row that
- * is shorter is copied to the end of a buffer first. */
-INLINE void NAME(sum_row)(const TYPE *x, const TYPE *g, const TYPE *v, size_t n, WORK shift,
-                          double *sums, const int order) {
-    vd s[LUCID_TERMS][ND];
-    vw u[NV][LUCID_TERMS], k = SET(shift);
-    size_t i = 0, rest = n % LUCID_LANES;
+#define CHUNK (LUCID_CHAIN * LUCID_LANES)
+
+INLINE void NAME(sum_chunk)(const TYPE *x, const TYPE *g, const TYPE *v, vw k, vd (*s)[ND],
+                            const int order) {
+    vw u[NV][LUCID_TERMS];
+    NAME(clear)(u, order);
+    EACH(c, LUCID_CHAIN)
+    NAME(sum_step)(x + c * LUCID_LANES, g + c * LUCID_LANES, v + c * LUCID_LANES, k, u, order);
+    NAME(promote_all)(s, u, order);
+}
+
+/* Elements [i, n) of a row. A remainder is read again from LUCID_LANES elements before its end,
+ * masked; a row that is shorter is copied to the end of a buffer first. */
+INLINE void NAME(sum_rest)(const TYPE *x, const TYPE *g, const TYPE *v, size_t i, size_t n, vw k,
+                           vd (*s)[ND], const int order) {
+    vw u[NV][LUCID_TERMS];
+    size_t rest = n % LUCID_LANES;
+    for (; i + CHUNK <= n; i += CHUNK)
+        NAME(sum_chunk)(x + i, g + i, v + i, k, s, order);
+    if (i == n) return;
+    NAME(clear)(u, order);
+    for (; i + LUCID_LANES <= n; i += LUCID_LANES)
+        NAME(sum_step)(x + i, g + i, v + i, k, u, order);
+    if (rest && n >= LUCID_LANES) {
+        i = n - LUCID_LANES;
+        NAME(sum_last)(x + i, g + i, v + i, rest, k, u, order);
+    } else if (rest) {
+        TYPE ends[3][LUCID_LANES] = {{0}};
+        memcpy(ends[0] + LUCID_LANES - n, x, n * sizeof *x);
+        if (order > 0) memcpy(ends[1] + LUCID_LANES - n, g, n * sizeof *g);
+        if (order > 1) memcpy(ends[2] + LUCID_LANES - n, v, n * sizeof *v);
+        NAME(sum_last)(ends[0], ends[1], ends[2], rest, k, u, order);
+    }
+    NAME(promote_all)(s, u, order);
+}
+
+INLINE void NAME(sums_load)(vd (*s)[ND], const double *sums, const int order) {
     EACH(t, TERMS(order)) EACH(j, ND) s[t][j] = vd_load(sums + t * LUCID_LANES + j * VD);
-    for (; i + LUCID_CHAIN * LUCID_LANES <= n; i += LUCID_CHAIN * LUCID_LANES) {
-        NAME(clear)(u, order);
-        EACH(c, LUCID_CHAIN)
-        NAME(sum_step)(x + i + c * LUCID_LANES, g + i + c * LUCID_LANES, v + i + c * LUCID_LANES, k,
-                       u, order);
-        NAME(promote_all)(s, u, order);
-    }
-    if (i < n) {
-        NAME(clear)(u, order);
-        for (; i + LUCID_LANES <= n; i += LUCID_LANES)
-            NAME(sum_step)(x + i, g + i, v + i, k, u, order);
-        if (rest && n >= LUCID_LANES) {
-            i = n - LUCID_LANES;
-            NAME(sum_last)(x + i, g + i, v + i, rest, k, u, order);
-        } else if (rest) {
-            TYPE ends[3][LUCID_LANES] = {{0}};
-            memcpy(ends[0] + LUCID_LANES - n, x, n * sizeof *x);
-            if (order > 0) memcpy(ends[1] + LUCID_LANES - n, g, n * sizeof *g);
-            if (order > 1) memcpy(ends[2] + LUCID_LANES - n, v, n * sizeof *v);
-            NAME(sum_last)(ends[0], ends[1], ends[2], rest, k, u, order);
-        }
-        NAME(promote_all)(s, u, order);
-    }
+}
+
+INLINE void NAME(sums_store)(double *sums, vd (*s)[ND], const int order) {
     EACH(t, TERMS(order)) EACH(j, ND) vd_store(sums + t * LUCID_LANES + j * VD, s[t][j]);
 }
 
@@ -153,7 +163,10 @@ INLINE void NAME(channel_sum_rows)(const lucid_tile *tile, const WORK *shift, do
                            const int order) {
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     for (size_t r = 0; r < tile->rows; r++, sums += TERMS(order) * LUCID_LANES) {
-        NAME(sum_row)(x, g, v, tile->n, shift[r], sums, order);
+        vd s[LUCID_TERMS][ND];
+        NAME(sums_load)(s, sums, order);
+        NAME(sum_rest)(x, g, v, 0, tile->n, SET(shift[r]), s, order);
+        NAME(sums_store)(sums, s, order);
         x += tile->in_step[0];
         g += tile->in_step[order > 0 ? 1 : 0];
         v += tile->in_step[order > 1 ? 2 : 0];
@@ -172,6 +185,12 @@ INLINE void NAME(channel_sum_strip)(const lucid_tile *tile, size_t first, const 
     for (; i + VW <= n; i += VW) {
         vw u[LUCID_TERMS], k = NAME(load_work)(shift + i);
         EACH(t, TERMS(order)) u[t] = (vw){0};
+        if (rows == LUCID_CHAIN && i * sizeof *x % 64 == 0)
+            _Pragma("GCC unroll 8") for (ptrdiff_t r = LUCID_CHAIN; r < 2 * LUCID_CHAIN; r++) {
+                __builtin_prefetch(x + r * xs + i, 0, 3);
+                if (order > 0) __builtin_prefetch(g + r * gs + i, 0, 3);
+                if (order > 1) __builtin_prefetch(v + r * vs + i, 0, 3);
+            }
         _Pragma("GCC unroll 8") for (size_t r = 0; r < rows; r++) {
             vw d = LOAD(x + (ptrdiff_t)r * xs + i) - k;
             vw a = order > 0 ? LOAD(g + (ptrdiff_t)r * gs + i) : d;
@@ -245,10 +264,138 @@ INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *
     }
 }
 
+/* The same past the cache. Full lines are stored whole: the end of a row waits in `line` for the
+ * beginning of the next if that follows in memory. Outputs lie alike to a line; n >= LINE. */
+#define LINE (64 / (int)sizeof(TYPE))
+#define LINE_VECTORS (LINE / VW)
+#define STREAMS (sizeof(TYPE) == sizeof(WORK))
+
+INLINE void NAME(put)(TYPE *p, vw v, const int past) {
+    if (past && STREAMS) {
+        vf f;
+        memcpy(&f, &v, sizeof f);
+        vf_stream((float *)(void *)p, f);
+    } else {
+        STORE(p, v);
+    }
+}
+
+/* One line's worth of elements, to memory past the cache or to the line buffers. */
+INLINE void NAME(affine_line)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *y, TYPE *z,
+                              const vw *w, const int order, const int which, const int past) {
+    EACH(j, LINE_VECTORS) {
+        vw a = LOAD(x + j * VW), b = order > 0 ? LOAD(g + j * VW) : a;
+        vw c = order > 1 ? LOAD(v + j * VW) : a;
+        (void)c;
+        if (which & 1) NAME(put)(y + j * VW, FIRST(a, b, c, w, order), past);
+        if (which & 2) NAME(put)(z + j * VW, SECOND(a, b, c, w), past);
+    }
+}
+
+INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
+    EACH(j, LINE_VECTORS) NAME(put)(to + j * VW, LOAD(line + j * VW), 1);
+}
+
+/* Ask for the n elements that follow later. */
+INLINE void NAME(fetch)(const lucid_tile *tile, const TYPE *x, const TYPE *g, ptrdiff_t n,
+                        const int order) {
+    if (!tile->ahead[0]) return;
+    _Pragma("GCC unroll 8") for (ptrdiff_t i = 0; i < n; i += LINE) {
+        __builtin_prefetch(x + i + tile->ahead[0], 0, 3);
+        if (order > 0) __builtin_prefetch(g + i + tile->ahead[1], 0, 3);
+    }
+}
+
+/* Meanwhile, if `next`, the sums of its rows, as many as there are in `tile` or fewer, as long. */
+INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
+                              const int which, const lucid_tile *next, const WORK *shift,
+                              double *sums) {
+    const TYPE *nx = next ? next->in[0] : NULL, *ng = next && order > 0 ? next->in[1] : nx;
+    const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
+    TYPE *y = which & 1 ? tile->out[0] : tile->out[1], *z = tile->out[1];
+    TYPE lines[2][3 * LINE] __attribute__((aligned(64)));
+    TYPE *yl = lines[0] + LINE, *zl = lines[1] + LINE;
+    const ptrdiff_t n = (ptrdiff_t)tile->n, ys = tile->out_step[which & 1 ? 0 : 1];
+    const ptrdiff_t zs = tile->out_step[1];
+    const int dense = ys == n && (which != 3 || zs == n);
+    const int one = which == 2 ? 2 : 1; /* y is the only or the first output */
+    for (size_t r = 0; r < tile->rows; r++) {
+        vw w[8];
+        EACH(k, COEFFICIENTS(order)) w[k] = SET(q[k * pitch + r]);
+        ptrdiff_t i = 0, done = 0, phase = (ptrdiff_t)((uintptr_t)y % 64 / sizeof *y);
+        const int with = next && r < next->rows;
+        vd s[LUCID_TERMS][ND];
+        vw shifts = SET(with ? shift[r] : 0);
+        if (with) NAME(sums_load)(s, sums, order);
+        if (phase) {
+            i = LINE - phase;
+            if (one == 2)
+                NAME(affine_line)(x, g, v, NULL, yl + phase, w, order, 2, 0);
+            else
+                NAME(affine_line)(x, g, v, yl + phase, zl + phase, w, order, which, 0);
+            if (r > 0 && dense) {
+                NAME(line_out)(y - phase, yl);
+                if (which == 3) NAME(line_out)(z - phase, zl);
+            } else {
+                memcpy(y, yl + phase, (size_t)i * sizeof *y);
+                if (which == 3) memcpy(z, zl + phase, (size_t)i * sizeof *z);
+            }
+        }
+        for (; with && i + CHUNK <= n; i += CHUNK, done += CHUNK) {
+            EACH(k, CHUNK / LINE)
+            NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE, y + i + k * LINE,
+                              z, w, order, 1, 1);
+            NAME(fetch)(next, nx + done, ng + done, CHUNK, order);
+            NAME(sum_chunk)(nx + done, ng + done, ng + done, shifts, s, order);
+        }
+        for (; i + LINE <= n; i += LINE) {
+            EACH(k, order + 1) if (tile->ahead[k])
+                __builtin_prefetch((k == 0 ? x : k == 1 ? g : v) + i + tile->ahead[k], 0, 2);
+            if (one == 2)
+                NAME(affine_line)(x + i, g + i, v + i, NULL, y + i, w, order, 2, 1);
+            else
+                NAME(affine_line)(x + i, g + i, v + i, y + i, z + i, w, order, which, 1);
+        }
+        if (i < n) {
+            ptrdiff_t rest = n - i, from = n - LINE, at = rest - LINE;
+            if (one == 2)
+                NAME(affine_line)(x + from, g + from, v + from, NULL, yl + at, w, order, 2, 0);
+            else
+                NAME(affine_line)(x + from, g + from, v + from, yl + at, zl + at, w, order, which, 0);
+            if (!dense || r + 1 == tile->rows) {
+                memcpy(y + i, yl, (size_t)rest * sizeof *y);
+                if (which == 3) memcpy(z + i, zl, (size_t)rest * sizeof *z);
+            }
+        }
+        if (with) {
+            NAME(fetch)(next, nx + done, ng + done, n - done, order);
+            NAME(sum_rest)(nx, ng, ng, (size_t)done, (size_t)n, shifts, s, order);
+            NAME(sums_store)(sums, s, order);
+            sums += TERMS(order) * LUCID_LANES;
+            nx += next->in_step[0];
+            ng += next->in_step[order > 0 ? 1 : 0];
+        }
+        x += tile->in_step[0];
+        g += tile->in_step[order > 0 ? 1 : 0];
+        v += tile->in_step[order > 1 ? 2 : 0];
+        y += ys;
+        if (which == 3) z += zs;
+    }
+}
+
+INLINE int NAME(can_stream)(const lucid_tile *tile, const int which) {
+    if (!STREAMS || !tile->stream || tile->n < (size_t)LINE) return 0;
+    return which != 3 || (((uintptr_t)tile->out[0] ^ (uintptr_t)tile->out[1]) & 63) == 0;
+}
+
 INLINE void NAME(channel_affine_rows)(const lucid_tile *tile, const WORK *q, size_t pitch,
                                  const int order, const int which) {
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     TYPE *y = tile->out[0], *z = tile->out[1];
+    if (NAME(can_stream)(tile, which)) {
+        NAME(stream_rows)(tile, q, pitch, order, which, NULL, NULL, NULL);
+        return;
+    }
     for (size_t r = 0; r < tile->rows; r++) {
         WORK c[8];
         EACH(k, COEFFICIENTS(order)) c[k] = q[k * pitch + r];
@@ -261,51 +408,55 @@ INLINE void NAME(channel_affine_rows)(const lucid_tile *tile, const WORK *q, siz
     }
 }
 
-/* ROWS rows of columns, which share the loads of their coefficients. */
-#define ROWS 4
-
-INLINE void NAME(affine_strip)(const lucid_tile *tile, size_t first, const size_t rows,
-                               const WORK *q, size_t pitch, const int order, const int which) {
-    const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0],
-                    vs = tile->in_step[order > 1 ? 2 : 0], ys = tile->out_step[0],
-                    zs = tile->out_step[1], at = (ptrdiff_t)first;
-    const TYPE *x = (const TYPE *)tile->in[0] + at * xs;
-    const TYPE *g = order > 0 ? (const TYPE *)tile->in[1] + at * gs : x;
-    const TYPE *v = order > 1 ? (const TYPE *)tile->in[2] + at * vs : x;
-    TYPE *y = which & 1 ? (TYPE *)tile->out[0] + at * ys : NULL;
-    TYPE *z = which & 2 ? (TYPE *)tile->out[1] + at * zs : NULL;
+/* A row of columns. (Rows taken together would share the loads of their coefficients, but walk
+ * several pages at once: in cache that took half as long again.) */
+INLINE void NAME(affine_columns)(const lucid_tile *tile, size_t row, const WORK *q, size_t pitch,
+                               const int order, const int which, const int past) {
+    const ptrdiff_t at = (ptrdiff_t)row;
+    const TYPE *x = (const TYPE *)tile->in[0] + at * tile->in_step[0];
+    const TYPE *g = order > 0 ? (const TYPE *)tile->in[1] + at * tile->in_step[1] : x;
+    const TYPE *v = order > 1 ? (const TYPE *)tile->in[2] + at * tile->in_step[2] : x;
+    TYPE *y = which & 1 ? (TYPE *)tile->out[0] + at * tile->out_step[0] : NULL;
+    TYPE *z = which & 2 ? (TYPE *)tile->out[1] + at * tile->out_step[1] : NULL;
     size_t n = tile->n, i = 0;
     for (; i + VW <= n; i += VW) {
         vw w[8];
         EACH(k, COEFFICIENTS(order)) w[k] = NAME(load_work)(q + k * pitch + i);
-        _Pragma("GCC unroll 4") for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
-            vw a = LOAD(x + r * xs + i), b = order > 0 ? LOAD(g + r * gs + i) : a;
-            vw c = order > 1 ? LOAD(v + r * vs + i) : a;
-            (void)c;
-            if (which & 1) STORE(y + r * ys + i, FIRST(a, b, c, w, order));
-            if (which & 2) STORE(z + r * zs + i, SECOND(a, b, c, w));
-        }
+        vw a = LOAD(x + i), b = order > 0 ? LOAD(g + i) : a, c = order > 1 ? LOAD(v + i) : a;
+        (void)c;
+        if (which & 1) NAME(put)(y + i, FIRST(a, b, c, w, order), past);
+        if (which & 2) NAME(put)(z + i, SECOND(a, b, c, w), past);
     }
     for (; i < n; i++) {
-        WORK w[8];
+        WORK w[8], a = (WORK)x[i], b = (WORK)g[i], c = (WORK)v[i];
+        (void)c;
         EACH(k, COEFFICIENTS(order)) w[k] = q[k * pitch + i];
-        for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
-            WORK a = (WORK)x[r * xs + (ptrdiff_t)i], b = (WORK)g[r * gs + (ptrdiff_t)i];
-            WORK c = (WORK)v[r * vs + (ptrdiff_t)i];
-            (void)c;
-            if (which & 1) y[r * ys + (ptrdiff_t)i] = (TYPE)(FIRST(a, b, c, w, order));
-            if (which & 2) z[r * zs + (ptrdiff_t)i] = (TYPE)(SECOND(a, b, c, w));
-        }
+        if (which & 1) y[i] = (TYPE)(FIRST(a, b, c, w, order));
+        if (which & 2) z[i] = (TYPE)(SECOND(a, b, c, w));
     }
 }
 
+/* Does every row of the outputs begin at a line? */
+INLINE int NAME(aligned)(const lucid_tile *tile) {
+    uintptr_t bits = 0;
+    for (int k = 0; k < 2; k++)
+        if (tile->out[k])
+            bits |= (uintptr_t)tile->out[k] | (uintptr_t)tile->out_step[k] * sizeof(TYPE);
+    return bits % 64 == 0;
+}
+
+INLINE void NAME(affine_all_columns)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
+                         const int which, const int past) {
+    for (size_t r = 0; r < tile->rows; r++)
+        NAME(affine_columns)(tile, r, q, pitch, order, which, past);
+}
+
 INLINE void NAME(channel_affine_cols)(const lucid_tile *tile, const WORK *q, size_t pitch,
-                                 const int order, const int which) {
-    size_t r = 0;
-    for (; r + ROWS <= tile->rows; r += ROWS)
-        NAME(affine_strip)(tile, r, ROWS, q, pitch, order, which);
-    for (; r < tile->rows; r++)
-        NAME(affine_strip)(tile, r, 1, q, pitch, order, which);
+                                      const int order, const int which) {
+    if (NAME(can_stream)(tile, 1) && NAME(aligned)(tile))
+        NAME(affine_all_columns)(tile, q, pitch, order, which, 1);
+    else
+        NAME(affine_all_columns)(tile, q, pitch, order, which, 0);
 }
 
 /* ---- The entries ---- */
@@ -337,6 +488,17 @@ INLINE void NAME(channel_affine_cols)(const lucid_tile *tile, const WORK *q, siz
             NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                      \
     }
 
+#define FUSED(ORDER)                                                                             \
+    static void NAME(fused_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch,    \
+                                         const lucid_tile *next, const void *shift,              \
+                                         double *sums) {                                         \
+        NAME(stream_rows)(tile, q, pitch, ORDER, 1, next, shift, sums);                          \
+    }
+
+#if FUSE
+FUSED(0)
+FUSED(1)
+#endif
 ENTRIES(0)
 ENTRIES(1)
 ENTRIES(2)
@@ -356,5 +518,9 @@ ENTRIES(2)
 #undef COEFFICIENTS
 #undef FIRST
 #undef SECOND
-#undef ROWS
+#undef CHUNK
+#undef FUSED
+#undef LINE
+#undef LINE_VECTORS
+#undef STREAMS
 #undef ENTRIES

@@ -8,6 +8,10 @@
 #define CHUNK 16384       /* elements of a piece of one row */
 #define COLUMN_CHUNK 65536 /* elements of a piece of columns */
 
+#define SHORT_RUN 4096
+#define STREAM_BYTES 4194304 /* smaller outputs stay in cache for whoever reads them next */
+#define STAGE 4096 /* bytes of an output gathered in L1, so that full lines leave */
+
 static const unsigned char item_size[] = {4, 8, 2, 2, 1, 1, 1, 2, 2, 4, 4, 8, 8};
 
 static size_t least(size_t a, size_t b) {
@@ -74,11 +78,91 @@ void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array 
     }
     w->chunks = (w->length + w->chunk - 1) / w->chunk;
     w->pieces = outer * w->chunks;
+    w->stream = w->count * w->channels * w->size > STREAM_BYTES;
     for (int k = 0; k < w->operands; k++)
         set_operand(w, k, &operands[k], &plan, channel, inner, operands[0].strides[of->axis] < 0);
 }
 
 /* ---- One tile ---- */
+
+/* Rows of `tile` that one stage holds, the step between them there, and whether the outputs of
+ * neighbouring rows are neighbours in memory; 0 rows if it pays not. */
+static size_t stage_rows(const lucid_walk *w, const lucid_tile *t, size_t *step, int *dense) {
+    size_t bytes = t->n * w->size;
+    int even = 1;
+    *dense = 1;
+    for (int k = 0; k < 2; k++)
+        if (t->out[k] && t->out_step[k] != (ptrdiff_t)t->n) *dense = 0;
+    if (t->out[0] && t->out[1] && t->out_step[0] != t->out_step[1]) even = 0;
+    *step = bytes;
+    if (!*dense) {
+        ptrdiff_t first = t->out_step[t->out[0] ? 0 : 1] * (ptrdiff_t)w->size;
+        *step = ((bytes + 63) & ~(size_t)63) + ((size_t)first & 63);
+    }
+    if (bytes > STAGE) return 1;
+    if (!even || (!*dense && bytes < 256)) return 0;
+    return STAGE / *step < t->rows ? STAGE / *step : t->rows;
+}
+
+/* An affine entry by way of L1: columns [from, to) of rows [row, row + rows). */
+static void staged(const lucid_walk *w, lucid_channel_affine affine, const lucid_tile *t, size_t row,
+                   size_t rows, size_t from, size_t to, size_t step, int dense, const char *q,
+                   size_t pitch) {
+    char stage[2][STAGE + 128] __attribute__((aligned(64)));
+    char *place[2], *at[2];
+    lucid_tile s = *t;
+    ptrdiff_t size = (ptrdiff_t)w->size;
+    s.rows = rows;
+    s.n = to - from;
+    s.stream = 0;
+    for (int k = 0; k < 3; k++)
+        if (s.in[k])
+            s.in[k] = (const char *)s.in[k] + ((ptrdiff_t)row * s.in_step[k] + (ptrdiff_t)from) * size;
+    for (int k = 0; k < 2; k++) {
+        if (!s.out[k]) continue;
+        place[k] = (char *)s.out[k] + ((ptrdiff_t)row * s.out_step[k] + (ptrdiff_t)from) * size;
+        at[k] = stage[k] + ((uintptr_t)place[k] & 63);
+        s.out[k] = at[k];
+        s.out_step[k] = (ptrdiff_t)(step / w->size);
+    }
+    affine(&s, q, pitch);
+    for (int k = 0; k < 2; k++) {
+        if (!s.out[k]) continue;
+        if (dense) {
+            w->kernels->stream(place[k], at[k], rows * s.n * w->size);
+            continue;
+        }
+        for (size_t r = 0; r < rows; r++)
+            w->kernels->stream(place[k] + (ptrdiff_t)r * t->out_step[k] * size, at[k] + r * step,
+                               s.n * w->size);
+    }
+}
+
+static void affine_streaming(const lucid_walk *w, lucid_channel_affine affine, const lucid_tile *t,
+                             const char *q, size_t pitch, size_t work) {
+    size_t step, most = STAGE / w->size;
+    int dense;
+    size_t rows = stage_rows(w, t, &step, &dense);
+    if (rows == 0) {
+        affine(t, q, pitch);
+        return;
+    }
+    for (size_t r = 0; r < t->rows; r += rows)
+        for (size_t i = 0; i < t->n; i += most)
+            staged(w, affine, t, r, least(rows, t->rows - r), i, least(i + most, t->n), step, dense,
+                   w->cols ? q : q + r * work, pitch);
+}
+
+/* Does the entry send whole lines past the cache? Rows do if they are longer than a line, columns if
+ * they begin at one. */
+static int streams_itself(const lucid_walk *w, const lucid_tile *t, int wide) {
+    if (wide) return 0;
+    if (!w->cols) return t->n * w->size >= 64;
+    uintptr_t bits = 0;
+    for (int k = 0; k < 2; k++)
+        if (t->out[k]) bits |= (uintptr_t)t->out[k] | (uintptr_t)t->out_step[k] * w->size;
+    return bits % 64 == 0;
+}
 
 static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile, size_t channel,
                  int wide) {
@@ -89,7 +173,11 @@ static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *til
     const char *of_channel = (const char *)(wide ? (const void *)p->wide : p->narrow);
     of_channel += channel * work;
     if (p->kind == LUCID_AFFINE) {
-        (w->cols ? e->affine_cols : e->affine_rows)[p->order](tile, of_channel, p->pitch);
+        lucid_channel_affine affine = (w->cols ? e->affine_cols : e->affine_rows)[p->order];
+        if (w->stream && !streams_itself(w, tile, wide))
+            affine_streaming(w, affine, tile, of_channel, p->pitch, work);
+        else
+            affine(tile, of_channel, p->pitch);
         return;
     }
     size_t terms = p->order == 2 ? LUCID_TERMS : 2;
@@ -181,8 +269,10 @@ typedef struct {
 static void bind(const lucid_walk *w, const lucid_pass *p, lucid_tile *t,
                  char *const at[LUCID_OPERANDS], const ptrdiff_t step[LUCID_OPERANDS]) {
     ptrdiff_t size = (ptrdiff_t)w->size;
+    t->stream = w->stream;
     for (int k = 0; k < 3; k++) {
         int i = p->input[k];
+        t->ahead[k] = 0;
         t->in[k] = i < 0 ? NULL : at[i];
         t->in_step[k] = i < 0 ? 0 : step[i] / size;
     }
@@ -242,6 +332,38 @@ static void in_sub_tiles(const lucid_walk *w, const lucid_pass *p, const region 
 
 /* ---- The walk ---- */
 
+static const lucid_channel_entries *narrow_entries(const lucid_walk *w) {
+    return w->size == 4 ? &w->kernels->channel_f32 : &w->kernels->channel_f64;
+}
+
+int lucid_walk_fuses(const lucid_walk *w, const lucid_pass *affine, const lucid_pass *sums) {
+    int direct = 1;
+    for (int k = 0; k < w->operands; k++)
+        if (!w->operand[k].direct) direct = 0;
+    return direct && !w->cols && w->stream && affine->order == sums->order &&
+           narrow_entries(w)->fused_rows[affine->order] && affine->output[0] >= 0 &&
+           least(w->length, w->chunk) * w->size >= 64 && (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
+}
+
+static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile,
+                  const region *g) {
+    char *at[LUCID_OPERANDS];
+    lucid_tile next;
+    for (int k = 0; k < w->operands; k++)
+        at[k] = g->at[k] + (ptrdiff_t)p->ahead * w->operand[k].channel;
+    bind(w, p->next, &next, at, g->row);
+    next.rows = p->next_channels;
+    next.n = g->n;
+    /* Short runs end before the processor's own prefetching has begun. */
+    if (w->outers == 1 && w->chunks == 1 && w->length * w->size <= SHORT_RUN)
+        for (int k = 0; k < 2 && next.in[k]; k++) {
+            ptrdiff_t step = w->operand[p->next->input[k]].outer[0] / (ptrdiff_t)w->size;
+            next.ahead[k] = p->backwards ? -step : step;
+        }
+    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
+                                            p->next->sums);
+}
+
 static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t index,
                   size_t limit) {
     region g;
@@ -273,6 +395,12 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
     t.rows = g.rows;
     t.n = g.n;
     bind(w, p, &t, g.at, g.row);
+    if (p->next) {
+        fused(w, p, &t, &g);
+        return;
+    }
+    for (int k = 0; k < 3 && p->ahead; k++)
+        if (t.in[k]) t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
     visit(w, p, &t, 0);
 }
 
@@ -282,6 +410,7 @@ void lucid_walk_run(const lucid_walk *w, const lucid_pass *p, size_t first, size
         piece(w, p, first, n, i, limit);
     for (size_t i = from; i > to; i--)
         piece(w, p, first, n, i - 1, limit);
+    if (w->stream && p->kind == LUCID_AFFINE) LUCID_STREAM_END();
 }
 
 /* ---- Vectors ---- */

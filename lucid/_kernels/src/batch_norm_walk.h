@@ -27,12 +27,13 @@ typedef struct {
     size_t count;            /* elements of a channel */
     size_t chunk, chunks, pieces;
     size_t size; /* of an element computed in memory: 4 or 8 */
+    int stream;  /* outputs go past the cache */
 } lucid_walk;
 
 typedef enum { LUCID_START, LUCID_SUM, LUCID_AFFINE } lucid_pass_kind;
 
 /* What to do with each tile. Arrays over channels begin with the first channel of the walk. */
-typedef struct {
+typedef struct lucid_pass {
     lucid_pass_kind kind;
     int order;
     int input[3], output[2];    /* operands that the entries are given, -1: none */
@@ -42,6 +43,10 @@ typedef struct {
     const double *wide;         /* the same, wide */
     size_t pitch;               /* of coefficients, and of sums in cols */
     double *sums;
+    size_t ahead; /* channels from those of the walk to those that are read next; 0: none */
+    const struct lucid_pass *next; /* their sums, to be taken meanwhile; NULL: not */
+    size_t next_channels;
+    int backwards;
 } lucid_pass;
 
 void lucid_walk_plan(lucid_walk *walk, const lucid_channels *of, const lucid_array *operands,
@@ -51,6 +56,9 @@ void lucid_walk_plan(lucid_walk *walk, const lucid_channels *of, const lucid_arr
  * the pieces are [to, from). `limit` bounds the inner loop. */
 void lucid_walk_run(const lucid_walk *walk, const lucid_pass *pass, size_t first, size_t n,
                     size_t from, size_t to, size_t limit);
+
+/* May an affine pass take the sums of the channels ahead meanwhile? */
+int lucid_walk_fuses(const lucid_walk *walk, const lucid_pass *affine, const lucid_pass *sums);
 
 /* Elements [0, n) of a vector as doubles, or `absent` each; and back. */
 void lucid_vector_read(const lucid_kernels *kernels, lucid_vector v, size_t n, double absent,

@@ -66,6 +66,10 @@ typedef struct {
     void *out[2];      /* NULL if not wanted; never memory that is read */
     ptrdiff_t in_step[3], out_step[2];
     size_t rows, n;
+    /* For affine entries. Elements from in[k] to what will be read later and may be fetched now, 0 if
+     * nothing; whether outputs may go past the cache. */
+    ptrdiff_t ahead[3];
+    int stream;
 } lucid_tile;
 
 #define LUCID_LANES 16 /* partial sums that a row's elements are dealt to */
@@ -85,11 +89,21 @@ typedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, do
 typedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coefficients,
                                      size_t pitch);
 
-/* Entries by order. Shift and coefficients have the type that the entries compute in. */
+/* An affine entry of rows of at least a line with one output, past the cache, and meanwhile the sums
+ * of as many rows, or fewer, of `next`: memory is read while it is written. */
+typedef void (*lucid_channel_fused)(const lucid_tile *tile, const void *coefficients, size_t pitch,
+                                    const lucid_tile *next, const void *shift, double *sums);
+
+/* Entries by order; `fused_rows` may be missing. Shift and coefficients have the type that the entries compute in. */
 typedef struct {
     lucid_channel_sums sums_rows[3], sums_cols[3];
     lucid_channel_affine affine_rows[3], affine_cols[3];
+    lucid_channel_fused fused_rows[3];
 } lucid_channel_entries;
+
+/* Copy bytes past the cache. The two addresses are equal modulo 64. LUCID_STREAM_END makes what went
+ * past the cache visible to other threads. */
+typedef void (*lucid_stream)(char *to, const char *from, size_t bytes);
 
 /* Round n floats or doubles to elements that lie `stride` bytes apart. */
 typedef void (*lucid_pack)(const void *values, char *out, ptrdiff_t stride, size_t n);
@@ -104,8 +118,16 @@ typedef struct {
     lucid_unpack unpack[LUCID_TYPES];
     /* float computed in float, double in double, and float computed in double. */
     lucid_channel_entries channel_f32, channel_f64, channel_wide;
+    lucid_stream stream;
     lucid_pack pack[LUCID_BFLOAT16 + 1]; /* from double to float64, from float to the others */
 } lucid_kernels;
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#define LUCID_STREAM_END() _mm_sfence()
+#else
+#define LUCID_STREAM_END() ((void)0)
+#endif
 
 #define LUCID_BLOCK 2048   /* elements of a row handled at once: 16 KB of doubles, half of L1 */
 #define LUCID_COLUMNS 2048 /* outputs of a tile */

@@ -3,8 +3,8 @@
  * The loops of the plan are dealt out as follows. Kept loops, from the innermost outwards, form a
  * tile of at most LUCID_COLUMNS outputs; the first that does not fit is cut in chunks, and those
  * outside it are dealt to tasks. Where that leaves few tasks, one reduced loop is cut in parts,
- * each with a tile of its own, and the parts are merged in order. All of this follows from the shape
- * alone, never from the number of threads.
+ * each with a tile of its own, and the parts are merged in order. All of this follows from the
+ * shape alone, never from the number of threads.
  *
  * A task walks its loops in memory order and hands the last two to a provider's entry: as rows
  * where the innermost loop is reduced, as columns where it is kept. */
@@ -19,13 +19,14 @@
 #include "vec.h"
 
 enum {
-    TASK_ELEMENTS = 65536, /* enough to be worth a task */
-    MANY_TASKS = 64,       /* enough tasks for any machine */
-    FEW_PARTS = 16,        /* as few as a reduced loop may give, if another gives more */
-    PARTS_MEMORY = 262144, /* bytes that the tiles of all parts may take */
-    NARROW = 32,           /* columns that are too few to fill the registers */
-    SHORT_ROW = 24,        /* a row that is */
-    WIDENED = 16,          /* rows of them that are read as one */
+    TASK_ELEMENTS = 65536,  /* enough to be worth a task */
+    PART_ELEMENTS = 131072, /* enough to be worth merging */
+    MANY_TASKS = 64,        /* enough tasks for any machine */
+    FEW_PARTS = 16,         /* as few as a reduced loop may give, if another gives more */
+    PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
+    NARROW = 32,            /* columns that are too few to fill the registers */
+    SHORT_ROW = 24,         /* a row that is */
+    WIDENED = 16,           /* rows of them that are read as one */
 };
 
 typedef struct {
@@ -61,8 +62,11 @@ static int is_wide(lucid_type type) {
 }
 
 static lucid_moments fields(double *memory, size_t tile) {
-    return (lucid_moments){{memory, memory + tile},   memory + 2 * tile, memory + 3 * tile,
-                           memory + 4 * tile, memory + 5 * tile};
+    return (lucid_moments){{memory, memory + tile},
+                           memory + 2 * tile,
+                           memory + 3 * tile,
+                           memory + 4 * tile,
+                           memory + 5 * tile};
 }
 
 static lucid_moments shifted(lucid_moments a, size_t k) {
@@ -76,10 +80,8 @@ static void call_rows(const job *j, const void *x, ptrdiff_t step, size_t rows, 
                       lucid_moments out) {
     const lucid_kernels *k = j->kernels;
     if (j->r->variance) {
-        if (j->wide)
-            k->f64.moments_rows(x, step, rows, n, same, out);
-        else
-            k->f32.moments_rows(x, step, rows, n, same, out);
+        if (j->wide) k->f64.moments_rows(x, step, rows, n, same, out);
+        else k->f32.moments_rows(x, step, rows, n, same, out);
     } else if (j->wide) {
         k->f64.sum_rows(x, step, rows, n, same, out.sums);
     } else {
@@ -91,10 +93,8 @@ static void call_cols(const job *j, const void *x, ptrdiff_t step, size_t rows, 
                       lucid_moments out) {
     const lucid_kernels *k = j->kernels;
     if (j->r->variance) {
-        if (j->wide)
-            k->f64.moments_cols(x, step, rows, n, out);
-        else
-            k->f32.moments_cols(x, step, rows, n, out);
+        if (j->wide) k->f64.moments_cols(x, step, rows, n, out);
+        else k->f32.moments_cols(x, step, rows, n, out);
     } else if (j->wide) {
         k->f64.sum_cols(x, step, rows, n, out.sums);
     } else {
@@ -127,7 +127,8 @@ static void split_integers(const job *j, const char *x, ptrdiff_t stride, size_t
         uint64_t bits;
         memcpy(&bits, x, 8);
         if (j->r->swap) bits = __builtin_bswap64(bits);
-        double high = j->r->type == LUCID_INT64 ? (double)(int32_t)(bits >> 32) : (double)(bits >> 32);
+        double high =
+            j->r->type == LUCID_INT64 ? (double)(int32_t)(bits >> 32) : (double)(bits >> 32);
         out[i] = high * 0x1p32;
         out[n + i] = (double)(bits & 0xffffffff);
     }
@@ -137,7 +138,8 @@ static void unpack(const job *j, const char *x, ptrdiff_t stride, size_t n, void
     j->kernels->unpack[j->r->type](x, stride, n, j->r->swap, out);
 }
 
-/* ---- the last two loops ----------------------------------------------------------------------- */
+/* ---- the last two loops -----------------------------------------------------------------------
+ */
 
 static void rows_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, ptrdiff_t stride,
                       size_t n, int same, lucid_moments out) {
@@ -178,7 +180,8 @@ static void widened_cols(const job *j, const char *x, size_t rows, size_t n, siz
     lucid_moments lanes = fields(memory, wide);
     call_cols(j, x, (ptrdiff_t)wide, rows / WIDENED, wide, lanes);
     for (size_t i = 0; i < WIDENED; i++)
-        for (size_t k = 0; k < n; k++) merge(out, k, lanes, i * n + k, j->r->variance != NULL);
+        for (size_t k = 0; k < n; k++)
+            merge(out, k, lanes, i * n + k, j->r->variance != NULL);
     size_t done = rows / WIDENED * WIDENED;
     if (done < rows) call_cols(j, x + done * n * width, (ptrdiff_t)n, rows - done, n, out);
 }
@@ -187,8 +190,7 @@ static void native_cols(const job *j, const char *x, ptrdiff_t step, size_t rows
                         lucid_moments out) {
     if (n < NARROW && rows >= 4 * WIDENED && step == (ptrdiff_t)n)
         widened_cols(j, x, rows, n, j->wide ? 8 : 4, out);
-    else
-        call_cols(j, x, step, rows, n, out);
+    else call_cols(j, x, step, rows, n, out);
 }
 
 static void cols_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, ptrdiff_t stride,
@@ -208,8 +210,7 @@ static void cols_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, 
             }
             continue;
         }
-        if (step == (ptrdiff_t)n * stride)
-            unpack(j, x, stride, some * n, buffer);
+        if (step == (ptrdiff_t)n * stride) unpack(j, x, stride, some * n, buffer);
         else
             for (size_t i = 0; i < some; i++)
                 unpack(j, x + (ptrdiff_t)i * step, stride, n, (char *)buffer + i * n * width);
@@ -253,20 +254,22 @@ static void walk(const job *j, const loop *loops, int level, const char *x, luci
         short_rows_leaf(j, x, step, rows, inner->x, n, out);
     else if (inner->reduced)
         rows_leaf(j, x, step, rows, inner->x, n, alone || partner->reduced, out);
-    else
-        cols_leaf(j, x, step, rows, inner->x, n, out);
+    else cols_leaf(j, x, step, rows, inner->x, n, out);
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------
+ */
 
 static void put_run(char *out, ptrdiff_t step, lucid_type type, const double *value, size_t n) {
     uint16_t h;
     switch (type) {
     case LUCID_FLOAT32:
-        for (size_t k = 0; k < n; k++) *(float *)(out + (ptrdiff_t)k * step) = (float)value[k];
+        for (size_t k = 0; k < n; k++)
+            *(float *)(out + (ptrdiff_t)k * step) = (float)value[k];
         return;
     case LUCID_FLOAT64:
-        for (size_t k = 0; k < n; k++) *(double *)(out + (ptrdiff_t)k * step) = value[k];
+        for (size_t k = 0; k < n; k++)
+            *(double *)(out + (ptrdiff_t)k * step) = value[k];
         return;
     default:
         for (size_t k = 0; k < n; k++) {
@@ -310,21 +313,25 @@ static int finish_run(const job *j, lucid_moments a, size_t tile, ptrdiff_t at, 
 
 /* Write a task's results; 0 if any is infinite or NaN. */
 static int finish(const job *j, const loop *loops, int level, lucid_moments a, ptrdiff_t at) {
-    while (level < j->ndim && loops[level].reduced) level++;
+    while (level < j->ndim && loops[level].reduced)
+        level++;
     if (level == j->ndim) return finish_run(j, a, 1, at, 0, 1);
     const loop *l = &loops[level];
     int inner = level + 1, finite = 1;
-    while (inner < j->ndim && loops[inner].reduced) inner++;
+    while (inner < j->ndim && loops[inner].reduced)
+        inner++;
     if (inner == j->ndim) return finish_run(j, a, l->tile, at, l->out, (size_t)l->length);
     for (ptrdiff_t i = 0; i < l->length; i++)
         finite &= finish(j, loops, inner, shifted(a, (size_t)i * l->tile), at + i * l->out);
     return finite;
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------ */
+/* ---- tasks ------------------------------------------------------------------------------------
+ */
 
 /* The loops of one task; returns where its x and its results begin. */
-static void place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t *x, ptrdiff_t *out) {
+static void place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t *x,
+                  ptrdiff_t *out) {
     *x = j->r->plan.offset[0];
     *out = j->r->plan.offset[1];
     memcpy(loops, j->loops, (size_t)j->ndim * sizeof *loops);
@@ -332,10 +339,8 @@ static void place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t
         loop *l = &loops[j->cut];
         ptrdiff_t first = (ptrdiff_t)(task % j->chunks) * j->chunk;
         task /= j->chunks;
-        if (l->length - first < j->chunk)
-            l->length -= first;
-        else
-            l->length = j->chunk;
+        if (l->length - first < j->chunk) l->length -= first;
+        else l->length = j->chunk;
         *x += first * l->x;
         *out += first * l->out;
     }
@@ -377,7 +382,8 @@ static void merge_parts(void *context, size_t task) {
     lucid_moments first = fields(own, j->tile);
     for (size_t p = 1; p < j->parts; p++) {
         lucid_moments next = fields(own + p * j->fields * j->tile, j->tile);
-        for (size_t k = 0; k < j->tile; k++) merge(first, k, next, k, j->r->variance != NULL);
+        for (size_t k = 0; k < j->tile; k++)
+            merge(first, k, next, k, j->r->variance != NULL);
     }
     if (!finish(j, loops, 0, first, out)) atomic_store(&j->nonfinite, 1);
 }
@@ -393,7 +399,8 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
     j->tile = 1;
     j->cut = -1;
     j->chunks = j->tasks = 1;
-    for (int i = 0; i < p->ndim; i++) left += p->reduced[i];
+    for (int i = 0; i < p->ndim; i++)
+        left += p->reduced[i];
     for (int i = p->ndim - 1; i >= 0; i--) {
         loop l = {p->length[i], p->stride[0][i], p->stride[1][i], 0, p->reduced[i]};
         if (l.reduced) {
@@ -423,7 +430,8 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
         }
         inside[n++] = l;
     }
-    for (int i = 0; i < n; i++) j->loops[i] = inside[n - 1 - i];
+    for (int i = 0; i < n; i++)
+        j->loops[i] = inside[n - 1 - i];
     if (j->cut >= 0) j->cut = n - 1 - j->cut;
     for (int i = 0; i < j->nouter / 2; i++) {
         loop l = j->outer[i];
@@ -437,9 +445,9 @@ static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
 static void deal_reduced(job *j, size_t reduced) {
     j->parts = 1;
     j->parted = -1;
-    if (j->tile * reduced < 2 * TASK_ELEMENTS) return;
+    if (j->tile * reduced < 2 * PART_ELEMENTS) return;
     size_t want = (MANY_TASKS + j->tasks - 1) / j->tasks;
-    want = least(want, j->tile * reduced / TASK_ELEMENTS);
+    want = least(want, j->tile * reduced / PART_ELEMENTS);
     want = least(want, PARTS_MEMORY / (j->tasks * j->tile * j->fields * sizeof(double)));
     if (want < 2) return;
     int best = -1; /* the outermost, unless it is too short */
@@ -460,15 +468,18 @@ static int takes_directly(const job *j) {
     const lucid_reduction *r = j->r;
     if (r->swap || r->type > LUCID_FLOAT64) return 0;
     ptrdiff_t bits = (ptrdiff_t)(uintptr_t)(r->x + r->plan.offset[0]);
-    for (int i = 0; i < r->plan.ndim; i++) bits |= r->plan.stride[0][i];
+    for (int i = 0; i < r->plan.ndim; i++)
+        bits |= r->plan.stride[0][i];
     return bits % j->itemsize == 0 && j->loops[j->ndim - 1].x == j->itemsize;
 }
 
-/* The loop to run beside the innermost: its neighbour for rows, the nearest reduced one for columns. */
+/* The loop to run beside the innermost: its neighbour for rows, the nearest reduced one for
+ * columns. */
 static int find_partner(const job *j) {
     int i = j->ndim - 2;
     if (!j->loops[j->ndim - 1].reduced)
-        while (i >= 0 && !j->loops[i].reduced) i--;
+        while (i >= 0 && !j->loops[i].reduced)
+            i--;
     return i;
 }
 

@@ -9,12 +9,12 @@ typedef struct {
     lucid_plan plan; /* operand 0 is x, operand 1 the result(s); no length is 0 */
     const char *x;
     lucid_type type;
-    int swap;             /* x has foreign byte order */
+    int swap;              /* x has foreign byte order */
     char *mean, *variance; /* results to write, of the same strides; NULL if not wanted */
-    lucid_type result;    /* FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
-    double count;         /* values per output */
-    double divisor;       /* count less the degrees of freedom */
-    int root;             /* write the square root of the variance */
+    lucid_type result;     /* FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
+    double count;          /* values per output */
+    double divisor;        /* count less the degrees of freedom */
+    int root;              /* write the square root of the variance */
 } lucid_reduction;
 
 enum { LUCID_OK = 0, LUCID_NONFINITE = 1, LUCID_NO_MEMORY = -1 };

@@ -7,6 +7,7 @@
 
 #include "unpack.h"
 #include "pack.h"
+#include "stream.h"
 
 #define TYPE float
 #define COMPENSATED 0
@@ -27,38 +28,45 @@
 #define TYPE float
 #define WORK float
 #define BITS int32_t
+#define FUSE 1
 #define NAME(x) x##_f32
 #include "batch_norm_entries.h"
 #undef TYPE
 #undef WORK
 #undef BITS
+#undef FUSE
 #undef NAME
 
 #define TYPE double
 #define WORK double
 #define BITS int64_t
+#define FUSE 1
 #define NAME(x) x##_f64
 #include "batch_norm_entries.h"
 #undef TYPE
 #undef WORK
 #undef BITS
+#undef FUSE
 #undef NAME
 
 #define TYPE float
 #define WORK double
 #define BITS int64_t
+#define FUSE 0
 #define NAME(x) x##_wide
 #include "batch_norm_entries.h"
 #undef TYPE
 #undef WORK
 #undef BITS
+#undef FUSE
 #undef NAME
 
-#define CHANNEL(s)                                                                            \
+#define CHANNEL(s, ...)                                                                       \
     {{sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},                                     \
      {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s},                                     \
      {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s},                               \
-     {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}}
+     {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}, \
+     {__VA_ARGS__}}
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
@@ -71,8 +79,9 @@ const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
     .unpack = {unpack_float32, unpack_float64, unpack_float16, unpack_bfloat16, unpack_bool,
                unpack_int8, unpack_uint8, unpack_int16, unpack_uint16, unpack_int32, unpack_uint32,
                unpack_int64, unpack_uint64},
-    .channel_f32 = CHANNEL(f32),
-    .channel_f64 = CHANNEL(f64),
-    .channel_wide = CHANNEL(wide),
+    .channel_f32 = CHANNEL(f32, fused_rows_0_f32, fused_rows_1_f32),
+    .channel_f64 = CHANNEL(f64, fused_rows_0_f64, fused_rows_1_f64),
+    .channel_wide = CHANNEL(wide, NULL),
+    .stream = stream,
     .pack = {pack_float32, pack_float64, pack_float16, pack_bfloat16},
 };

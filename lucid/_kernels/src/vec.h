@@ -72,19 +72,57 @@ INLINE vd vd_widen(const float *p) {
 #endif
 }
 
+/* Rounded to VD floats. */
 INLINE void vd_narrow(float *p, vd v) {
+#if defined(__AVX512F__)
+    _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
+#elif defined(__AVX2__)
+    _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
+#else
     *(vh_any *)p = __builtin_convertvector(v, vh);
+#endif
 }
+
 /* The first and the last VD floats of a vector, widened. */
 INLINE vd vf_low(vf v) {
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v));
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
+#elif defined(__SSE2__)
+    return (vd)_mm_cvtps_pd((__m128)v);
+#else
     vh h;
     memcpy(&h, &v, sizeof h);
     return __builtin_convertvector(h, vd);
+#endif
 }
+
 INLINE vd vf_high(vf v) {
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+#elif defined(__SSE2__)
+    return (vd)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
+#else
     vh h;
     memcpy(&h, (char *)&v + sizeof h, sizeof h);
     return __builtin_convertvector(h, vd);
+#endif
+}
+
+/* Store past the cache, where the processor can; p is aligned to the vector. */
+INLINE void vf_stream(float *p, vf v) {
+#if VBYTES == 64
+    _mm512_stream_ps(p, (__m512)v);
+#elif VBYTES == 32
+    _mm256_stream_ps(p, (__m256)v);
+#elif defined(__SSE2__)
+    _mm_stream_ps(p, (__m128)v);
+#else
+    vf_store(p, v);
+#endif
 }
 
 /* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
