@@ -65,7 +65,7 @@ def namespace(*arrays: Any) -> Any:
     Python numbers and None are passed over.
     """
     for array in arrays:
-        if isinstance(array, (np.ndarray, np.generic)):
+        if array.__class__ is np.ndarray or isinstance(array, (np.ndarray, np.generic)):
             return np
         if type(array).__module__ == "mlx.core":
             from . import mlx_numpy

@@ -26,12 +26,17 @@ def constant_rule(func):
 
 
 def _on_device(func, args):
-    """Return the function that stands for NumPy's on the device of its first argument."""
-    arrays = args[0] if args and type(args[0]) in (tuple, list) else args
-    on_gpu = check_devices(func.__name__, arrays)
-    if not on_gpu or func.__name__ in ("shape", "ndim", "size"):
+    """Return the function that stands for NumPy's on the device of its arguments."""
+    arrays = args[0] if args and args[0].__class__ in (tuple, list) else args
+    for a in arrays:
+        if a.__class__ is not np.ndarray and is_mlx(a):
+            break
+    else:
         return func
-    found = getattr(namespace(*filter(is_mlx, arrays)), func.__name__, None)
+    check_devices(func.__name__, arrays)
+    if func.__name__ in ("shape", "ndim", "size"):
+        return func
+    found = getattr(namespace(a), func.__name__, None)
     if found is None:
         raise TypeError(f"{func.__name__}: there is no rule for the gpu; use .to('cpu')")
     return found

@@ -354,7 +354,7 @@ class Where(Function):
     @staticmethod
     def forward(ctx, condition, x, y):
         ctx.condition = condition
-        return namespace(condition, x, y).where(condition, x, y)
+        return namespace(x, y, condition).where(condition, x, y)
 
     @staticmethod
     def backward(ctx, g):
