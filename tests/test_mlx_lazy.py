@@ -221,3 +221,20 @@ def test_compiled_on_a_gpu_only(monkeypatch):
             lucid.mean(mx.ones((3, 4)), axis=0)
         assert len(compiled) == gpu
     backend._compiled.cache_clear()
+
+
+def test_transformations_of_mlx():
+    x, weight = mx.array(rng.standard_normal((8, 3)).astype("f4")), mx.array([1.0, 2.0, -3.0])
+
+    def loss(x, weight):
+        return mx.sum(F.batch_norm(x, None, None, weight, training=True) ** 3)
+
+    t, w = lucid.Tensor(x, True), lucid.Tensor(weight, True)
+    (F.batch_norm(t, None, None, w, training=True) ** 3).sum().backward()
+    for expected, found in zip(mx.grad(loss, (0, 1))(x, weight), (t, w), strict=True):
+        np.testing.assert_allclose(np.array(expected), found.grad, rtol=1e-4, atol=1e-4)
+
+    mean, var = mx.zeros(3), mx.ones(3)
+    with pytest.raises(ValueError, match="inside a graph transformation"):
+        mx.grad(lambda x: mx.sum(F.batch_norm(x, mean, var, training=True)))(x)
+    assert (mean.tolist(), var.tolist()) == ([0, 0, 0], [1, 1, 1])

@@ -175,9 +175,10 @@ def batch_norm_forward(x, weight, bias, running_mean, running_var, momentum, eps
     )
     if running_mean is not None:
         # Left alone, they would be a graph that grows with every step. What is scheduled here may
-        # be used from another thread, what is merely planned may not.
+        # be used from another thread, what is merely planned may not. In a transformation of MLX
+        # this raises, rightly, before anything is written.
+        mx.async_eval(y, mean, rest, rstd, new)
         running_mean[...], running_var[...] = new
-        mx.async_eval(y, mean, rest, rstd, running_mean, running_var)
     return y, (mean, rest), rstd
 
 
