@@ -218,6 +218,14 @@ def test_devices_do_not_mix():
             mix()
 
 
+def test_gradients_are_on_the_device_of_the_output():
+    x = lucid.tensor(np.ones(3, "f4"), True, device="gpu")
+    with pytest.raises(TypeError, match="gradient must be on the device of its output, gpu, got"):
+        (x * 2).backward(np.ones(3, "f4"))
+    (x * 2).backward(mx.ones(3))
+    assert x.grad.data.tolist() == [2, 2, 2]
+
+
 def test_numpy_scalars_are_on_no_device():
     x = lucid.tensor(np.float32([1, 2]), True, device="gpu")
     for y in (

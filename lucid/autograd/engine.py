@@ -370,4 +370,9 @@ def _seed(operation, tensor, gradient):
             f"{operation}: gradient must have the shape {data.shape} of its output, "
             f"got {gradient.shape}"
         )
+    if gradient.device != tensor.device:
+        raise TypeError(
+            f"{operation}: gradient must be on the device of its output, {tensor.device}, "
+            f"got {gradient.device}; use to()"
+        )
     return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)
