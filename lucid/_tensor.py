@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ._bound import Bound
+else:
+    Bound = object
 
 _FLOATING_NAMES = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -29,7 +37,7 @@ def is_floating(dtype: Any) -> bool:
     return getattr(dtype, "kind", None) == "f" or dtype_name(dtype) in _FLOATING_NAMES
 
 
-class Tensor:
+class Tensor(Bound):
     """An array that remembers how it was computed.
 
     Parameters
@@ -66,10 +74,14 @@ class Tensor:
     # _version: None until a Tensor sharing this memory may be written, then a one-element list
     # shared by all of them.
     __slots__ = ("__weakref__", "_edge", "_version", "data", "grad")
+    data: Any
+    grad: Tensor | None
+    _edge: Any
+    _version: list[int] | None
 
     __hash__ = object.__hash__  # == is elementwise; as keys, Tensors are compared by identity
 
-    def __init__(self, data: Any, requires_grad: bool = False):
+    def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             if data._edge is not None:
                 raise TypeError(
@@ -103,7 +115,7 @@ class Tensor:
         self._edge = True if value else None
 
     @property
-    def grad_fn(self):
+    def grad_fn(self) -> Any:
         """The node that computed this Tensor, None for leaves."""
         edge = self._edge
         return None if edge is None or edge is True else edge.node
@@ -129,7 +141,7 @@ class Tensor:
         return self.data.size
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The dtype of the array."""
         return self.data.dtype
 
@@ -144,7 +156,7 @@ class Tensor:
         result._version = share_version(self)
         return result
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> np.ndarray[Any, Any]:
         """Return the array (for ``"gpu"`` a copy of it).
 
         Raises
@@ -154,7 +166,9 @@ class Tensor:
         """
         return self.__array__()
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
         if self._edge is not None:
             raise TypeError(
                 "numpy: a Tensor that requires grad can't become an array without losing its "
@@ -211,7 +225,7 @@ class Tensor:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self.data)))
 
     def __repr__(self) -> str:
@@ -226,7 +240,7 @@ class Tensor:
             text += f", grad_fn=<{self.grad_fn.name}>"
         return f"tensor({text})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise TypeError(
                 f"copy: a Tensor computed by {self.grad_fn.name} can't be pickled or deep-copied, "
@@ -236,7 +250,7 @@ class Tensor:
         return _rebuild, (type(self), self.data, self._edge, self.grad), state
 
 
-def _rebuild(cls, data, edge, grad):
+def _rebuild(cls: type[Tensor], data: Any, edge: Any, grad: Tensor | None) -> Tensor:
     result = cls.__new__(cls)
     result.data, result._edge, result.grad, result._version = data, edge, grad, None
     return result
@@ -306,7 +320,7 @@ def share_version(tensor: Tensor) -> list[int]:
 
 
 def tensor(
-    data: Any, requires_grad: bool = False, dtype: Any = None, device: str = "cpu"
+    data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, device: str = "cpu"
 ) -> Tensor:
     """Make a leaf Tensor from a copy of `data`.
 

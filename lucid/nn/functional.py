@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
 from lucid._tensor import Tensor, constant, dtype_name, is_mlx
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    _F = TypeVar("_F", bound=np.floating[Any])
 
 __all__ = [
     "batch_norm",
@@ -21,11 +28,11 @@ __all__ = [
 ]
 
 
-def _takes_mlx(function):
+def _takes_mlx(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function made of NumPy's, which don't know MLX arrays, take and return them."""
 
     @functools.wraps(function)
-    def wrapper(input, *args, **kwargs):
+    def wrapper(input: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_mlx(input):
             return function(input, *args, **kwargs)
         result = function(constant(input), *args, **kwargs)
@@ -35,8 +42,18 @@ def _takes_mlx(function):
     return wrapper
 
 
+@overload
+def linear(input: Tensor, weight: Any, bias: Any = None) -> Tensor: ...
+@overload
+def linear(input: Any, weight: Tensor, bias: Any = None) -> Tensor: ...
+@overload
+def linear(
+    input: NDArray[_F], weight: NDArray[_F], bias: NDArray[_F] | None = None
+) -> NDArray[_F]: ...
+@overload
+def linear(input: Any, weight: Any, bias: Any = None) -> Any: ...
 @_takes_mlx
-def linear(input, weight, bias=None):
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
     Parameters
@@ -60,8 +77,14 @@ def linear(input, weight, bias=None):
     return y if bias is None else y + bias
 
 
+@overload
+def relu(input: Tensor) -> Tensor: ...
+@overload
+def relu(input: NDArray[_F]) -> NDArray[_F]: ...
+@overload
+def relu(input: Any) -> Any: ...
 @_takes_mlx
-def relu(input):
+def relu(input: Any) -> Any:
     """Larger of input and zero, elementwise; the slope at zero is zero.
 
     Parameters
@@ -84,8 +107,14 @@ def relu(input):
     return np.where(input <= 0, 0, input)
 
 
+@overload
+def log_softmax(input: Tensor, axis: int = -1) -> Tensor: ...
+@overload
+def log_softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
+@overload
+def log_softmax(input: Any, axis: int = -1) -> Any: ...
 @_takes_mlx
-def log_softmax(input, axis=-1):
+def log_softmax(input: Any, axis: int = -1) -> Any:
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
     Parameters
@@ -112,8 +141,14 @@ def log_softmax(input, axis=-1):
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
+@overload
+def softmax(input: Tensor, axis: int = -1) -> Tensor: ...
+@overload
+def softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
+@overload
+def softmax(input: Any, axis: int = -1) -> Any: ...
 @_takes_mlx
-def softmax(input, axis=-1):
+def softmax(input: Any, axis: int = -1) -> Any:
     """Exponentials divided by their sum.
 
     Parameters
@@ -137,8 +172,12 @@ def softmax(input, axis=-1):
     return np.exp(log_softmax(input, axis))
 
 
+@overload
+def cross_entropy(input: Tensor, target: ArrayLike, reduction: str = "mean") -> Tensor: ...
+@overload
+def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any: ...
 @_takes_mlx
-def cross_entropy(input, target, reduction="mean"):
+def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any:
     """Negative log-likelihood of class indices under the softmax of logits.
 
     Parameters
@@ -190,8 +229,14 @@ def cross_entropy(input, target, reduction="mean"):
     return _reduce("cross_entropy", -picked.reshape(target.shape), reduction)
 
 
+@overload
+def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor: ...
+@overload
+def mse_loss(input: Any, target: Tensor, reduction: str = "mean") -> Tensor: ...
+@overload
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any: ...
 @_takes_mlx
-def mse_loss(input, target, reduction="mean"):
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Squared difference.
 
     Parameters
@@ -224,7 +269,7 @@ def mse_loss(input, target, reduction="mean"):
     return _reduce("mse_loss", np.square(np.subtract(input, target)), reduction)
 
 
-def _reduce(operation, losses, reduction):
+def _reduce(operation: str, losses: Any, reduction: str) -> Any:
     if reduction == "mean":
         return mean(losses)
     if reduction == "sum":

@@ -426,6 +426,14 @@ void lucid_vector_read(const lucid_kernels *kernels, lucid_vector v, size_t n, d
         kernels->unpack[v.type](v.data, v.stride, n, v.swap, out);
         return;
     }
+    if (v.type == LUCID_FLOAT32 && !v.swap) {
+        for (size_t i = 0; i < n; i++) {
+            float f;
+            memcpy(&f, v.data + (ptrdiff_t)i * v.stride, 4);
+            out[i] = f;
+        }
+        return;
+    }
     float buffer[64];
     for (size_t i = 0; i < n; i += 64) {
         size_t some = least(n - i, 64);
@@ -455,6 +463,13 @@ static void put(char *to, lucid_type type, int swap, double value) {
 }
 
 void lucid_vector_write(lucid_vector v, size_t n, const double *values) {
+    if (v.type == LUCID_FLOAT32 && !v.swap) {
+        for (size_t i = 0; i < n; i++) {
+            float f = (float)values[i];
+            memcpy(v.data + (ptrdiff_t)i * v.stride, &f, 4);
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         put(v.data + (ptrdiff_t)i * v.stride, v.type, v.swap, values[i]);
 }
