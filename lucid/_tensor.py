@@ -299,9 +299,9 @@ def schedule(*arrays: Any) -> None:
     What is kept from step to step has to be: a lazy array refers to all that it is computed from,
     and can't be used from another thread.
     """
-    arrays = [a for a in arrays if is_mlx(a)]
-    if arrays:
-        module_of(arrays[0]).async_eval(arrays)
+    lazy = [a for a in arrays if is_mlx(a)]
+    if lazy:
+        module_of(lazy[0]).async_eval(lazy)
 
 
 def constant(array: Any) -> Tensor:

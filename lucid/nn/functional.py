@@ -207,26 +207,26 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     0.490415
     """
     input = input if hasattr(input, "ndim") else np.asarray(input)
-    target = target.data if isinstance(target, Tensor) else target
-    on_gpu = is_mlx(target)
-    target = target if on_gpu else np.asarray(target)
+    labels: Any = target.data if isinstance(target, Tensor) else target
+    on_gpu = is_mlx(labels)
+    labels = labels if on_gpu else np.asarray(labels)
     shape = input.shape
-    if input.ndim < 2 or target.shape != shape[:1] + shape[2:]:
+    if input.ndim < 2 or labels.shape != shape[:1] + shape[2:]:
         raise ValueError(
             "cross_entropy: target must have the shape of input without axis 1, got input "
-            f"{shape} and target {target.shape}"
+            f"{shape} and target {labels.shape}"
         )
-    if getattr(target.dtype, "kind", dtype_name(target.dtype)[0]) not in "iu":
-        raise TypeError(f"cross_entropy: target must hold class indices, got {target.dtype}")
+    if getattr(labels.dtype, "kind", dtype_name(labels.dtype)[0]) not in "iu":
+        raise TypeError(f"cross_entropy: target must hold class indices, got {labels.dtype}")
     classes = shape[1]
-    if target.size and not on_gpu and not (target.min() >= 0 and target.max() < classes):
+    if labels.size and not on_gpu and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(
             f"cross_entropy: target must be between 0 and {classes - 1}, got "
-            f"{target.min()} to {target.max()}"
+            f"{labels.min()} to {labels.max()}"
         )
     log_likelihood = np.moveaxis(log_softmax(input, axis=1), 1, -1).reshape(-1, classes)
-    picked = log_likelihood[np.arange(target.size), target.reshape(-1)]
-    return _reduce("cross_entropy", -picked.reshape(target.shape), reduction)
+    picked = log_likelihood[np.arange(labels.size), labels.reshape(-1)]
+    return _reduce("cross_entropy", -picked.reshape(labels.shape), reduction)
 
 
 @overload
