@@ -11,9 +11,11 @@ import pytest
 import lucid
 import lucid.nn.functional as F
 from lucid import nn
-from lucid.backends import mlx_numpy
 
 mx = pytest.importorskip("mlx.core")
+
+from lucid.backends import mlx_numpy  # noqa: E402
+
 rng = np.random.default_rng(0)
 
 
