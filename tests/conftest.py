@@ -1,4 +1,4 @@
-"""Fixtures: every instruction set this processor runs, and thread counts."""
+"""Fixtures: devices, every instruction set this processor runs, and thread counts."""
 
 import pytest
 
@@ -10,6 +10,25 @@ from lucid._kernels import _vec
 def isa(request):
     """Run the test once with each instruction set forced."""
     with _vec.using(isa=request.param):
+        yield request.param
+
+
+@pytest.fixture
+def mx():
+    """MLX, where it is installed."""
+    return pytest.importorskip("mlx.core")
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request):
+    """Run the test on each device; on MLX's CPU device for "gpu", since others have no float64."""
+    if request.param == "gpu":
+        mx = request.getfixturevalue("mx")
+        before = mx.default_device()
+        mx.set_default_device(mx.cpu)
+        yield request.param
+        mx.set_default_device(before)
+    else:
         yield request.param
 
 

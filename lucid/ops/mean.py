@@ -15,7 +15,7 @@ import numpy as np
 
 from .._kernels import _vec
 from .._kernels.mean import bind, mean, mean_var, reduce, std, var
-from .._tensor import Tensor, as_tensor, dtype_name
+from .._tensor import Tensor, as_tensor, dtype_name, is_mlx
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..autograd.function import cast_inputs
 from ..backends import backend_of
@@ -369,7 +369,8 @@ def _has_rule(name: str, x: Any, **arguments: Any) -> bool:
 
 
 def _is_traced(x: Any) -> bool:
-    return isinstance(x, Tensor) or type(x).__module__ == "mlx.core"
+    """Whether `x` is a Tensor or an MLX array: neither is for NumPy."""
+    return isinstance(x, Tensor) or is_mlx(x)
 
 
 def _degrees(name: str, argument: str, value: Any) -> float:
