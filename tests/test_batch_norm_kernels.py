@@ -433,7 +433,8 @@ def digests(x, g, v):
 @pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 @pytest.mark.parametrize(
-    "shape", [(8, 16), (7, 3, 5), (3, 20, 14, 14), (2, 3, 200, 200), (3000, 40), (2, 40, 47, 31)],
+    "shape",
+    [(8, 16), (7, 3, 5), (3, 20, 14, 14), (2, 3, 200, 200), (3000, 40), (2, 40, 47, 31)],
     ids=str,
 )
 def test_same_bits_on_every_instruction_set_and_thread_count(shape, dtype, layout, threads):

@@ -15,13 +15,13 @@ import numpy as np
 
 from .._kernels import _vec
 from .._kernels.mean import bind, mean, mean_var, reduce, std, var
-from .._tensor import Tensor
+from .._tensor import Tensor, as_tensor, dtype_name
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..autograd.function import cast_inputs
 from ..backends import backend_of
 from .reductions import BroadcastTo, axes_of, kept, refuse
 
-__all__ = ["Mean", "MeanVar", "mean", "mean_var", "std", "var"]
+__all__ = ["Mean", "MeanVar", "Std", "mean", "mean_var", "std", "var"]
 
 # Bound once: lucid's functions may be put in their place.
 _NUMPY = {"mean": np.mean, "var": np.var, "std": np.std}
@@ -44,7 +44,8 @@ class Mean(Function):
         """Scale the small array, then broadcast it without copying."""
         shape = ctx.edges[0].shape
         count = math.prod(shape[a] for a in ctx.axes)
-        return _broadcast(g / count if count else g, shape, ctx.axes), None, None
+        scaled = (_wide(g) / count).astype(g.dtype) if count else g
+        return _broadcast(scaled, shape, ctx.axes), None, None
 
 
 class MeanVar(Function):
@@ -66,17 +67,49 @@ class MeanVar(Function):
     def backward(ctx, g_mean, g_var):
         """``g_mean / N + 2 g_var (x - mean) / (N - correction)``."""
         x, mean = ctx.saved_tensors
-        axes, shape = ctx.axes, x.shape
+        axes, shape, dtype = ctx.axes, x.shape, x.dtype
         count = math.prod(shape[a] for a in axes)
         dx = None
         if g_mean is not None:
-            dx = _broadcast(g_mean / max(count, 1), shape, axes)
+            dx = _broadcast(_wide(g_mean) / max(count, 1), shape, axes)
         if g_var is not None:
             degrees = count - ctx.correction
-            scale = g_var * (2.0 / degrees if degrees > 0 else math.nan)
-            of_var = _broadcast(scale, shape, axes) * (x - mean.reshape(kept(shape, axes)))
+            scale = _wide(g_var) * (2.0 / degrees if degrees > 0 else math.nan)
+            deviation = _wide(x) - _wide(mean).reshape(kept(shape, axes))
+            of_var = _broadcast(scale, shape, axes) * deviation
             dx = of_var if dx is None else dx + of_var
-        return dx, None, None, None
+        return dx if dx is None else dx.astype(dtype), None, None, None
+
+
+class Std(Function):
+    """Standard deviation over any axes; its gradient is 0 where it is 0, as PyTorch's."""
+
+    schema_v1 = OpSchema("std", version=1, amp_policy=AmpPolicy.FORCE_FP32)
+
+    @staticmethod
+    def forward(ctx, x, axes, correction, keepdims):
+        """Reduce `x` over the non-negative `axes`."""
+        result = std(x, axes, ddof=correction, keepdims=keepdims)
+        result = np.asarray(result) if isinstance(result, np.generic) else result
+        ctx.axes, ctx.correction = axes, correction
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, g):
+        """``g (x - mean) / ((N - correction) std)``."""
+        x, spread = ctx.saved_tensors
+        axes, shape, dtype = ctx.axes, x.shape, x.dtype
+        degrees = math.prod(shape[a] for a in axes) - ctx.correction
+        x, spread, zero = _wide(x), _wide(spread), spread.data == 0
+        scale = _wide(g) / (np.where(zero, 1.0, spread) * degrees)
+        scale = _broadcast(np.where(zero, 0.0, scale), shape, axes)
+        return (scale * (x - mean(x, axes, keepdims=True))).astype(dtype), None, None, None
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Raise half types, whose range no count and no square may leave, to float32."""
+    return x.astype("float32") if _bytes(x.dtype) == 2 else x
 
 
 def _broadcast(g: Tensor, shape: tuple, axes: tuple) -> Tensor:
@@ -201,12 +234,8 @@ def _about(name, x, axis, dtype, out, ddof, keepdims, center):
 
 def _general_mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
     keepdims = keepdims is not np._NoValue and bool(keepdims)
-    if _is_traced(x):
-        (x,) = _differentiable("mean", x, dtype, out, where)
-        axes = axes_of(axis, x.ndim)
-        if isinstance(x, Tensor):
-            return Mean.apply(x, axes, keepdims)
-        return backend_of(x).reduce_mean(*cast_inputs(Mean.schema_v1, x), axes, keepdims)
+    if _is_traced(x) or isinstance(out, Tensor):
+        return _differentiable("mean", x, axis, dtype, out, where, keepdims, Mean)
     (x,) = cast_inputs(Mean.schema_v1, x)
     if where is True or where is np._NoValue:
         result = _array_statistic("mean", x, axis, dtype, out, keepdims)
@@ -222,15 +251,14 @@ def _general_spread(name, x, axis, dtype, out, ddof, keepdims, where, mean, corr
     correction = None if correction is np._NoValue else correction
     if correction is not None and ddof == 0:
         ddof, correction = correction, None
-    if _is_traced(x):
+    if _is_traced(x) or isinstance(out, Tensor):
         if correction is not None:
             raise ValueError(
                 f"{name}: ddof and correction can't both be given, got {ddof}, {correction}"
             )
         refuse(name, mean=mean)
-        (x,) = _differentiable(name, x, dtype, out, where)
-        result = _general_mean_var(x, axis, correction=ddof, keepdims=keepdims)[1]
-        return result if name == "var" else result**0.5
+        rule = MeanVar if name == "var" else Std
+        return _differentiable(name, x, axis, dtype, out, where, keepdims, rule, ddof)
     (x,) = cast_inputs(MeanVar.schema_v1, x)
     if where is True and correction is None:
         if mean is None:
@@ -289,10 +317,23 @@ def _is_traced(x: Any) -> bool:
     return type(x).__module__ == "mlx.core"
 
 
-def _differentiable(name, x, dtype, out, where):
-    """Refuse what has no gradient, and convert."""
+def _differentiable(name, x, axis, dtype, out, where, keepdims, rule, *ddof):
+    """Refuse what has no gradient, and reduce; a wider `dtype` is cast to before, others after."""
     refuse(name, out=out, where=None if where is True or where is np._NoValue else where)
-    return (x if dtype is None else x.astype(dtype),)
+    t = as_tensor(x)
+    if dtype is not None and _bytes(dtype) > _bytes(t.dtype):
+        t = t.astype(dtype)
+    result = rule.apply(t, axes_of(axis, t.ndim), *ddof, keepdims)
+    if rule is MeanVar:
+        result = result[1]
+    if dtype is not None:
+        result = result.astype(dtype)
+    return result if isinstance(x, Tensor) else result.data
+
+
+def _bytes(dtype: Any) -> int:
+    name = np.dtype(dtype).name if isinstance(dtype, (str, type)) else dtype_name(dtype)
+    return {"float16": 2, "bfloat16": 2, "float32": 4}.get(name, 8)
 
 
 def _given(x: Any, **options: Any) -> dict:
