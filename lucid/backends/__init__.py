@@ -32,6 +32,9 @@ class Backend(Protocol):
     ) -> tuple[Array, Array]:
         """Mean and variance over `axes` in one pass over memory."""
 
+    def std(self, x: Array, axes: tuple[int, ...], correction: float, keepdims: bool) -> Array:
+        """Standard deviation over `axes`."""
+
     def batch_norm_forward(
         self, x, weight, bias, running_mean, running_var, momentum, eps, channel_axis
     ) -> tuple[Array, Array, Array]:

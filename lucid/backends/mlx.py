@@ -67,6 +67,11 @@ def mean_var(x, axes, correction, keepdims):
     return _fused(_mean_var, tuple(axes), correction, keepdims)(x)
 
 
+def std(x, axes, correction, keepdims):
+    """Standard deviation of `x` over `axes`."""
+    return mx.sqrt(mean_var(x, axes, correction, keepdims)[1])
+
+
 def _count(x, axes):
     return math.prod(x.shape[a] for a in axes)
 

@@ -86,7 +86,7 @@ class Std(Function):
     @staticmethod
     def forward(ctx, x, axes, correction, keepdims):
         """Reduce `x` over the non-negative `axes`."""
-        result = std(x, axes, ddof=correction, keepdims=keepdims)
+        result = backend_of(x).std(x, axes, correction, keepdims)
         result = np.asarray(result) if isinstance(result, np.generic) else result
         ctx.axes, ctx.correction = axes, correction
         ctx.save_for_backward(x, result)
