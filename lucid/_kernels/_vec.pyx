@@ -123,7 +123,7 @@ ctypedef void (*provider_fill)(table.lucid_kernels *) noexcept nogil
 
 # Primitives of the table, for show_config.
 PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack",
-              "channel_sums", "channel_affine", "pack")
+              "channel_sums", "channel_affine", "pack", "rsqrt")
 
 
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
@@ -323,6 +323,7 @@ def entries():
         and own.f64.moments_rows != simd.f64.moments_rows,
         "moments_cols": own.f32.moments_cols != simd.f32.moments_cols
         and own.f64.moments_cols != simd.f64.moments_cols,
+        "rsqrt": own.rsqrt != simd.rsqrt,
         "channel_sums": replaces_sums(&own.channel_f32, &simd.channel_f32)
         and replaces_sums(&own.channel_f64, &simd.channel_f64)
         and replaces_sums(&own.channel_wide, &simd.channel_wide),

@@ -69,3 +69,4 @@ cdef extern from "kernels.h" nogil:
         lucid_channel_entries channel_f32
         lucid_channel_entries channel_f64
         lucid_channel_entries channel_wide
+        double (*rsqrt)(double x) noexcept nogil

@@ -70,7 +70,7 @@ static int solve_forward(const job *j, size_t c, const double *s, double shift, 
     if (!last && (!(d * d <= 16 * var) || (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) || !isfinite(var))) return 1;
     if (var < 0) var = 0;
     j->mean[c] = shift + d;
-    j->rstd[c] = 1 / sqrt(var + j->eps);
+    j->rstd[c] = j->walk.kernels->rsqrt(var + j->eps);
     if (j->running_mean)
         j->running_mean[c] += j->momentum * (j->mean[c] - j->running_mean[c]);
     if (j->running_var)
@@ -83,7 +83,7 @@ static int solve_inference(const job *j, size_t c, const double *s, double shift
                            double *q) {
     (void)s, (void)shift, (void)last;
     j->mean[c] = j->running_mean[c];
-    j->rstd[c] = 1 / sqrt(j->running_var[c] + j->eps);
+    j->rstd[c] = j->walk.kernels->rsqrt(j->running_var[c] + j->eps);
     forward_affine(j, c, 0, q);
     return 0;
 }
@@ -603,6 +603,7 @@ int lucid_batch_norm_inference(const lucid_channels *of, lucid_array x, lucid_ve
                                lucid_vector running_var, double eps, lucid_array y, double *mean,
                                double *rstd) {
     job j = {.eps = eps, .mean = mean, .rstd = rstd, .solve = solve_inference};
+    j.walk.kernels = of->kernels;
     size_t c = channel_count(of);
     vectors v;
     if (vectors_begin(&v, c, 4)) return -1;
