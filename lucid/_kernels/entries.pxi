@@ -25,7 +25,7 @@ cdef enum:
 # ---- sums --------------------------------------------------------------------------------------
 
 # A power of two that splits doubles of at most this magnitude (Rump, Ogita and Oishi, 2008): with
-# s = splitter, x = (s + x - s) + rest exactly, and all partial sums of up to 2048 of the first parts
+# s = splitter, x = (s + x - s) + rest exactly, and all partial sums of 2048 of the first parts
 # are multiples of 2**-53 s below s / 2, hence exact in any order. The rests are below 2**-53 s,
 # their sum is off by less than 2**-71 times the largest x. 0 where s would overflow.
 cdef inline double splitter(double magnitude) noexcept nogil:

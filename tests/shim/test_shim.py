@@ -1,5 +1,7 @@
-"""The functions of Accelerate in use do what their documentation says: the framework's own on macOS,
-elsewhere those of the shim, if it was built."""
+"""The functions of Accelerate in use do what their documentation says.
+
+On macOS these are the framework's own, elsewhere those of the shim, if it was built.
+"""
 
 import ctypes
 import importlib.util
