@@ -1,7 +1,9 @@
-"""Train a small batch-normalised network on scikit-learn's digits, 1,797 real 8x8 images.
+"""Train a small batch-normalised network on digits
+================================================
 
-The network is ``Linear → BatchNorm1d → ReLU`` twice and a linear classifier, trained by stochastic
-gradient descent with Nesterov momentum on three quarters of the images and tested on the rest::
+The data are scikit-learn's digits, 1,797 real 8x8 images. The network is ``Linear → BatchNorm1d →
+ReLU`` twice and a linear classifier, trained by stochastic gradient descent with Nesterov momentum
+on three quarters of the images and tested on the rest::
 
     python examples/train_digits.py --output output/digits
 
@@ -131,7 +133,7 @@ def plot(history: list[dict], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     epochs = range(1, len(history) + 1)
-    fig, axes = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
+    fig, axes = plt.subplots(3, 1, figsize=(6.4, 9), layout="constrained")
     for ax, quantity in zip(axes, ("loss", "accuracy"), strict=False):
         for part in ("train", "test"):
             ax.plot(epochs, [h[f"{part}_{quantity}"] for h in history], label=part)
@@ -140,7 +142,7 @@ def plot(history: list[dict], path: Path) -> None:
     for style, quantity in (("-", "running_mean"), ("--", "running_var")):
         lines = axes[2].plot(epochs, [h[quantity] for h in history], style, linewidth=1)
         lines[0].set_label(quantity)
-    axes[2].set(xlabel="epoch", ylabel="first batch norm, 8 channels")
+    axes[2].set(xlabel="epoch", ylabel="first batch norm")
     axes[2].legend()
     fig.savefig(path, dpi=120)
     plt.close(fig)

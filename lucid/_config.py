@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib import metadata
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ._kernels import _vec
 
 
-def show_config(mode: str = "stdout") -> dict | None:
+@overload
+def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
+@overload
+def show_config(mode: Literal["dicts"]) -> dict[str, Any]: ...
+def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """Show versions, compiler, provider, instruction set, threads and devices.
 
     Parameters
@@ -40,6 +44,8 @@ def show_config(mode: str = "stdout") -> dict | None:
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
+    from importlib import metadata  # slow to import
+
     provider, isa = _vec.active()
     config = {
         "lucid": metadata.version("lucid"),
@@ -68,6 +74,8 @@ def show_config(mode: str = "stdout") -> dict | None:
 
 def _mlx() -> str | None:
     """Version and device of MLX, None where it is not installed."""
+    from importlib import metadata
+
     try:
         version = metadata.version("mlx")
         import mlx.core as mx

@@ -6,9 +6,17 @@ table in `lucid.ops`; `backward` is bound by `lucid.autograd.engine`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ._bound import Bound
+else:
+    Bound = object
 
 _FLOATING_NAMES = frozenset({"float16", "bfloat16", "float32", "float64"})
 
@@ -27,7 +35,7 @@ def is_floating(dtype: Any) -> bool:
     return getattr(dtype, "kind", None) == "f" or dtype_name(dtype) in _FLOATING_NAMES
 
 
-class Tensor:
+class Tensor(Bound):
     """An array that remembers how it was computed.
 
     Parameters
@@ -64,10 +72,14 @@ class Tensor:
     # _version: None until a Tensor sharing this memory may be written, then a one-element list
     # shared by all of them.
     __slots__ = ("__weakref__", "_edge", "_version", "data", "grad")
+    data: Any
+    grad: Tensor | None
+    _edge: Any
+    _version: list[int] | None
 
     __hash__ = object.__hash__  # == is elementwise; as keys, Tensors are compared by identity
 
-    def __init__(self, data: Any, requires_grad: bool = False):
+    def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             if data._edge is not None:
                 raise TypeError(
@@ -101,7 +113,7 @@ class Tensor:
         self._edge = True if value else None
 
     @property
-    def grad_fn(self):
+    def grad_fn(self) -> Any:
         """The node that computed this Tensor, None for leaves."""
         edge = self._edge
         return None if edge is None or edge is True else edge.node
@@ -127,7 +139,7 @@ class Tensor:
         return self.data.size
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The dtype of the array."""
         return self.data.dtype
 
@@ -142,7 +154,7 @@ class Tensor:
         result._version = share_version(self)
         return result
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> np.ndarray[Any, Any]:
         """Return the array (for ``"gpu"`` a copy of it).
 
         Raises
@@ -152,7 +164,9 @@ class Tensor:
         """
         return self.__array__()
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
         if self._edge is not None:
             raise TypeError(
                 "numpy: a Tensor that requires grad can't become an array without losing its "
@@ -202,7 +216,7 @@ class Tensor:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self.data)))
 
     def __repr__(self) -> str:
@@ -217,7 +231,7 @@ class Tensor:
             text += f", grad_fn=<{self.grad_fn.name}>"
         return f"tensor({text})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise TypeError(
                 f"copy: a Tensor computed by {self.grad_fn.name} can't be pickled or deep-copied, "
@@ -227,7 +241,7 @@ class Tensor:
         return _rebuild, (type(self), self.data, self._edge, self.grad), state
 
 
-def _rebuild(cls, data, edge, grad):
+def _rebuild(cls: type[Tensor], data: Any, edge: Any, grad: Tensor | None) -> Tensor:
     result = cls.__new__(cls)
     result.data, result._edge, result.grad, result._version = data, edge, grad, None
     return result
@@ -260,7 +274,7 @@ def share_version(tensor: Tensor) -> list[int]:
 
 
 def tensor(
-    data: Any, requires_grad: bool = False, dtype: Any = None, device: str = "cpu"
+    data: Any, requires_grad: bool = False, dtype: DTypeLike | None = None, device: str = "cpu"
 ) -> Tensor:
     """Make a leaf Tensor from a copy of `data`.
 

@@ -43,7 +43,7 @@ class autocast(ModeSwitch):
     float32 float16
     """
 
-    def __init__(self, dtype: Any, enabled: bool = True):
+    def __init__(self, dtype: Any, enabled: bool = True) -> None:
         super().__init__()
         name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", dtype_name(dtype))
         if name not in _TARGETS:

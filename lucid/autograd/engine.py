@@ -8,9 +8,10 @@ after everything computed from it: no counting of dependencies, and no recursion
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -23,14 +24,33 @@ _PLAIN = Mode(record=False)
 _RECORDED = Mode(record=True)
 
 
+@overload
 def grad(
-    outputs: Tensor | tuple | list,
-    inputs: Tensor | tuple | list,
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: Literal[False] = False,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    *,
+    allow_unused: bool,
+) -> tuple[Tensor | None, ...]: ...
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Return the gradients of outputs with respect to inputs, leaving every ``.grad`` alone.
 
     Parameters

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -46,6 +47,11 @@ class Context:
         "shape",
     )
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
     @property
     def node(self) -> Context:
         """Itself: the only output of a node with one output stands for the node."""
@@ -62,7 +68,7 @@ class Context:
         return self.function.schema_v1
 
     @property
-    def next_functions(self) -> tuple:
+    def next_functions(self) -> tuple[Any, ...]:
         """For each argument of `forward` a pair of node and output number.
 
         The node is None for constants and an `AccumulateGrad` for leaves.
@@ -85,7 +91,7 @@ class Context:
         self._constants = outputs
 
     @property
-    def saved_tensors(self) -> tuple:
+    def saved_tensors(self) -> tuple[Any, ...]:
         """The Tensors saved in `forward`.
 
         Raises
@@ -335,7 +341,7 @@ class Function:
     materialize_grads: bool = True
     fresh_grads: bool = False
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "node_name" not in cls.__dict__:
             cls.node_name = cls.__name__ + "Backward"
@@ -350,7 +356,7 @@ class Function:
         raise NotImplementedError("Function.forward: must be defined by the subclass")
 
     @staticmethod
-    def backward(ctx: Context, *grads: Tensor | None) -> Any:
+    def backward(ctx: Context, *grads: Any) -> Any:
         """Compute the gradients of the arguments from those of the results."""
         raise NotImplementedError(f"{ctx.name}: the Function defines no backward")
 
@@ -457,7 +463,7 @@ class _Opaque(Function):
         )
 
 
-def once_differentiable(backward):
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a `backward` whose own derivative is not known.
 
     It runs without recording and may return arrays. Differentiating its result raises

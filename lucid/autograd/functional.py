@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -12,7 +12,17 @@ from .engine import grad
 from .mode import enable_grad
 
 
-def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+@overload
+def value_and_grad(
+    fun: Callable[..., Tensor], argnums: int = 0
+) -> Callable[..., tuple[np.floating[Any], np.ndarray[Any, Any]]]: ...
+@overload
+def value_and_grad(
+    fun: Callable[..., Tensor], argnums: tuple[int, ...]
+) -> Callable[..., tuple[np.floating[Any], tuple[np.ndarray[Any, Any], ...]]]: ...
+def value_and_grad(
+    fun: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0
+) -> Callable[..., Any]:
     """Return a function of arrays that gives the value of `fun` and its gradient.
 
     Parameters
@@ -42,7 +52,7 @@ def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callabl
     """
     several = not isinstance(argnums, int)
 
-    def wrapper(*args: Any, **kwargs: Any):
+    def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with enable_grad():
             leaves, args = _leaves(args, argnums if several else (argnums,))
             value = _scalar("value_and_grad", fun(*args, **kwargs))
@@ -53,7 +63,7 @@ def value_and_grad(fun: Callable, argnums: int | tuple[int, ...] = 0) -> Callabl
     return wrapper
 
 
-def hvp(fun: Callable) -> Callable:
+def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
     """Return a function that multiplies the Hessian of `fun` by a vector.
 
     The product is the gradient of ``(gradient of fun) · v``; the Hessian itself is never formed.
@@ -76,7 +86,7 @@ def hvp(fun: Callable) -> Callable:
     array([  6., 120.])
     """
 
-    def wrapper(x: Any, v: Any, *args: Any, **kwargs: Any):
+    def wrapper(x: Any, v: Any, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
         with enable_grad():
             (leaf,), (x, *args) = _leaves((x, *args), (0,))
             value = _scalar("hvp", fun(x, *args, **kwargs))

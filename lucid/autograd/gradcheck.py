@@ -24,7 +24,7 @@ class GradcheckError(AssertionError):
 
 
 def gradcheck(
-    fun: Callable,
+    fun: Callable[..., Any],
     inputs: Tensor | Sequence[Any],
     *,
     eps: float = 1e-4,
@@ -107,7 +107,7 @@ def gradcheck(
     return not problems
 
 
-def gradgradcheck(fun: Callable, inputs: Tensor | Sequence[Any], **options: Any) -> bool:
+def gradgradcheck(fun: Callable[..., Any], inputs: Tensor | Sequence[Any], **options: Any) -> bool:
     """Compare the second derivatives of `fun` with finite differences of its gradients.
 
     Takes and raises what `gradcheck` does. The gradients are functions of the inputs and of the

@@ -6,6 +6,12 @@ import functools
 import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,48 +30,49 @@ _mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
 class ModeSwitch:
     """A context manager and decorator that changes the mode and puts it back."""
 
-    def __init__(self):
-        self._previous = []
+    def __init__(self) -> None:
+        self._previous: list[Mode] = []
 
     def _changed(self, mode: Mode) -> Mode:
         raise NotImplementedError
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         previous = _mode.get()
         self._previous.append(previous)
         _mode.set(self._changed(previous))
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         _mode.set(self._previous.pop())
 
-    def __call__(self, func):
+    def __call__(self, func: _Call) -> _Call:
         """Decorate a function, generator function or coroutine function."""
         if inspect.isasyncgenfunction(func):
             raise TypeError(f"{type(self).__name__}: can't decorate an async generator function")
         if inspect.iscoroutinefunction(func):
 
-            async def wrapper(*args, **kwargs):
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
                 with self._copy():
                     return await func(*args, **kwargs)
         elif inspect.isgeneratorfunction(func):
 
-            def wrapper(*args, **kwargs):
+            def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
                 return self._drive(func(*args, **kwargs))
         else:
 
-            def wrapper(*args, **kwargs):
+            def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
                 with self._copy():
                     return func(*args, **kwargs)
 
-        return functools.wraps(func)(wrapper)
+        result: Any = functools.wraps(func)(wrapper)
+        return result
 
-    def _copy(self):
+    def _copy(self) -> ModeSwitch:
         # Calls may overlap (threads, tasks, recursion), hence a switch of its own for each.
         switch = type(self).__new__(type(self))
         switch.__dict__.update(self.__dict__, _previous=[])
         return switch
 
-    def _drive(self, generator):
+    def _drive(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         # The mode holds while the generator's body runs and is put back at each yield.
         switch, resume, value = self._copy(), generator.send, None
         while True:

@@ -44,7 +44,7 @@ class OpSchema:
     produces_grad: bool = True
 
 
-def cast_inputs(schema: OpSchema, *args: Any) -> tuple:
+def cast_inputs(schema: OpSchema, *args: Any) -> tuple[Any, ...]:
     """Cast floating Tensors and arrays among `args` as the schema says inside autocast.
 
     On the CPU a half type is storage only: PROMOTE computes in float32 there. float64, integers

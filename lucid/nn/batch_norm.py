@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -10,25 +10,35 @@ from lucid._tensor import tensor
 from lucid.nn import functional as F
 from lucid.nn.module import Module, Parameter
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from lucid._tensor import Tensor
+
+    _Layer = TypeVar("_Layer", bound="_BatchNorm")
+
 
 class _BatchNorm(Module):
     """Parameters, buffers and counter; the subclasses say which shapes they take."""
 
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
     _layouts: ClassVar[dict[int, str]]  # number of axes -> their names
     _optional_state = ("num_batches_tracked",)
 
     def __init__(
         self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        device=None,
-        dtype=None,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
         *,
-        bias=True,
-    ):
+        bias: bool = True,
+    ) -> None:
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
@@ -43,10 +53,10 @@ class _BatchNorm(Module):
             ("running_var", ones.astype(dtype)),
             ("num_batches_tracked", np.int64(0)),
         ):
-            value = tensor(value, device=device) if track_running_stats else None
-            self.register_buffer(name, value)
+            buffer = tensor(value, device=device) if track_running_stats else None
+            self.register_buffer(name, buffer)
 
-    def forward(self, input):
+    def forward(self, input: Any) -> Any:
         """Normalize `input` by its own statistics in training mode, by the running ones else."""
         if not hasattr(input, "ndim"):
             input = np.asarray(input)
@@ -75,7 +85,7 @@ class _BatchNorm(Module):
             counter.data[...] = count  # last, so that a call that raises is not counted
         return y
 
-    def _check(self, input):
+    def _check(self, input: Any) -> None:
         if input.ndim not in self._layouts:
             expected = " or ".join(f"{n}-D input ({s})" for n, s in self._layouts.items())
             article = "a " if len(self._layouts) == 1 else ""
@@ -88,7 +98,7 @@ class _BatchNorm(Module):
                 f"input, got shape {input.shape}"
             )
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """Arguments of the constructor."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
@@ -153,7 +163,7 @@ _DOC = """Batch normalization of {shapes}, per channel (axis 1).
     """
 
 
-def _documented(cls):
+def _documented(cls: type[_Layer]) -> type[_Layer]:
     *_, layout = cls._layouts.values()
     shapes = " or ".join(f"({s})" for s in cls._layouts.values())
     example = (8, 3, 5, 5, 5)[: layout.count(",") + 1]

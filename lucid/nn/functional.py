@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
 import numpy as np
 
 from lucid._tensor import Tensor
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    _F = TypeVar("_F", bound=np.floating[Any])
 
 __all__ = [
     "batch_norm",
@@ -19,7 +26,17 @@ __all__ = [
 ]
 
 
-def linear(input, weight, bias=None):
+@overload
+def linear(input: Tensor, weight: Any, bias: Any = None) -> Tensor: ...
+@overload
+def linear(input: Any, weight: Tensor, bias: Any = None) -> Tensor: ...
+@overload
+def linear(
+    input: NDArray[_F], weight: NDArray[_F], bias: NDArray[_F] | None = None
+) -> NDArray[_F]: ...
+@overload
+def linear(input: Any, weight: Any, bias: Any = None) -> Any: ...
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
     Parameters
@@ -43,7 +60,13 @@ def linear(input, weight, bias=None):
     return y if bias is None else y + bias
 
 
-def relu(input):
+@overload
+def relu(input: Tensor) -> Tensor: ...
+@overload
+def relu(input: NDArray[_F]) -> NDArray[_F]: ...
+@overload
+def relu(input: Any) -> Any: ...
+def relu(input: Any) -> Any:
     """Larger of input and zero, elementwise; the slope at zero is zero.
 
     Parameters
@@ -66,7 +89,13 @@ def relu(input):
     return np.where(input <= 0, 0, input)
 
 
-def log_softmax(input, axis=-1):
+@overload
+def log_softmax(input: Tensor, axis: int = -1) -> Tensor: ...
+@overload
+def log_softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
+@overload
+def log_softmax(input: Any, axis: int = -1) -> Any: ...
+def log_softmax(input: Any, axis: int = -1) -> Any:
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
     Parameters
@@ -93,7 +122,13 @@ def log_softmax(input, axis=-1):
     return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
 
 
-def softmax(input, axis=-1):
+@overload
+def softmax(input: Tensor, axis: int = -1) -> Tensor: ...
+@overload
+def softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
+@overload
+def softmax(input: Any, axis: int = -1) -> Any: ...
+def softmax(input: Any, axis: int = -1) -> Any:
     """Exponentials divided by their sum.
 
     Parameters
@@ -117,7 +152,11 @@ def softmax(input, axis=-1):
     return np.exp(log_softmax(input, axis))
 
 
-def cross_entropy(input, target, reduction="mean"):
+@overload
+def cross_entropy(input: Tensor, target: ArrayLike, reduction: str = "mean") -> Tensor: ...
+@overload
+def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any: ...
+def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any:
     """Negative log-likelihood of class indices under the softmax of logits.
 
     Parameters
@@ -167,7 +206,13 @@ def cross_entropy(input, target, reduction="mean"):
     return _reduce("cross_entropy", -picked.reshape(target.shape), reduction)
 
 
-def mse_loss(input, target, reduction="mean"):
+@overload
+def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor: ...
+@overload
+def mse_loss(input: Any, target: Tensor, reduction: str = "mean") -> Tensor: ...
+@overload
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any: ...
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Squared difference.
 
     Parameters
@@ -200,7 +245,7 @@ def mse_loss(input, target, reduction="mean"):
     return _reduce("mse_loss", np.square(np.subtract(input, target)), reduction)
 
 
-def _reduce(operation, losses, reduction):
+def _reduce(operation: str, losses: Any, reduction: str) -> Any:
     if reduction == "mean":
         return mean(losses)
     if reduction == "sum":

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
 from lucid.nn import functional as F
 from lucid.nn.module import Module, Parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from lucid._tensor import Tensor
 
 
 class Sequential(Module):
@@ -28,13 +34,13 @@ class Sequential(Module):
     )
     """
 
-    def __init__(self, *modules: Module):
+    def __init__(self, *modules: Module) -> None:
         for i, module in enumerate(modules):
             if not isinstance(module, Module):
                 raise TypeError(f"Sequential: argument {i} must be a Module, got {module!r}")
             setattr(self, str(i), module)
 
-    def forward(self, input):
+    def forward(self, input: Any) -> Any:
         """Return the output of the last module."""
         for module in self:
             input = module(input)
@@ -46,7 +52,11 @@ class Sequential(Module):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: Any) -> Any:
         modules = list(self)[index]
         return Sequential(*modules) if isinstance(index, slice) else modules
 
@@ -79,23 +89,32 @@ class Linear(Module):
     (5, 2)
     """
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None, *, rng=None):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        *,
+        rng: int | np.random.Generator | None = None,
+    ) -> None:
         self.in_features, self.out_features = in_features, out_features
         rng = np.random.default_rng(rng)
         bound = 1 / np.sqrt(max(in_features, 1))
         dtype, device = dtype or np.float32, device or "cpu"
 
-        def draw(*shape):
+        def draw(*shape: int) -> Parameter:
             return Parameter(rng.uniform(-bound, bound, shape), dtype=dtype, device=device)
 
         self.weight = draw(out_features, in_features)
         self.bias = draw(out_features) if bias else None
 
-    def forward(self, input):
+    def forward(self, input: Any) -> Tensor:
         """Map `input` of shape (..., in_features) to (..., out_features)."""
         return F.linear(input, self.weight, self.bias)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """Arguments of the constructor."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
@@ -114,6 +133,6 @@ class ReLU(Module):
     array([0., 2.])
     """
 
-    def forward(self, input):
+    def forward(self, input: Any) -> Any:
         """Return the positive part of `input`."""
         return F.relu(input)

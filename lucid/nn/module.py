@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lucid._tensor import Tensor, tensor
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import DTypeLike
 
 
 class Parameter(Tensor):
@@ -30,7 +35,13 @@ class Parameter(Tensor):
     True
     """
 
-    def __init__(self, data, requires_grad=True, dtype=None, device="cpu"):
+    def __init__(
+        self,
+        data: Any,
+        requires_grad: bool = True,
+        dtype: DTypeLike | None = None,
+        device: str = "cpu",
+    ) -> None:
         super().__init__(tensor(data, dtype=dtype, device=device), requires_grad)
 
 
@@ -71,10 +82,10 @@ class Module:
     # Names that a checkpoint may lack even when loaded strictly.
     _optional_state: tuple[str, ...] = ()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the output; each subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
@@ -133,13 +144,13 @@ class Module:
 
     # ------------------------------------------------------------------ modes, places, gradients
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Self:
         """Set training mode here and in all modules below; returns the module itself."""
         for module in self.modules():
             module.training = bool(mode)
         return self
 
-    def eval(self):
+    def eval(self) -> Self:
         """Set evaluation mode: ``train(False)``."""
         return self.train(False)
 
@@ -148,7 +159,7 @@ class Module:
         for p in self.parameters():
             p.grad = None
 
-    def to(self, device_or_dtype):
+    def to(self, device_or_dtype: DTypeLike) -> Self:
         """Move parameters and buffers to a device, or cast the floating ones to a dtype, in place.
 
         Parameters
@@ -183,12 +194,12 @@ class Module:
             if is_device or _is_floating(t.dtype)
         ]
         for t, value, gradient in moved:  # not before all of them could be converted
-            t.data, t.grad = value.data, gradient
+            t.data, t.grad = value.data, gradient  # type: ignore[union-attr]
         return self
 
     # ------------------------------------------------------------------ saving and loading
 
-    def state_dict(self) -> dict[str, np.ndarray]:
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return copies of all parameters and buffers as arrays, by PyTorch's dotted names.
 
         Returns
@@ -268,7 +279,7 @@ class Module:
         """Arguments to show in the repr; each subclass may define it."""
         return ""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         head = f"{type(self).__name__}({self.extra_repr()}"
         children = [
             f"  ({name}): " + repr(value).replace("\n", "\n  ")
@@ -286,11 +297,11 @@ def _unique(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _is_floating(dtype) -> bool:
+def _is_floating(dtype: Any) -> bool:
     # Not `issubdtype`: bfloat16 is no subtype of np.floating.
     return np.can_cast(dtype, "f8", "same_kind") and not np.can_cast(dtype, "i8", "same_kind")
 
 
-def _to_array(value: Any) -> np.ndarray:
+def _to_array(value: Any) -> np.ndarray[Any, Any]:
     # Tensors, PyTorch's as well
     return np.array(value.detach().numpy() if hasattr(value, "detach") else value, order="C")

@@ -45,7 +45,7 @@ class Moments:
     M2: Any = 0.0
 
     @classmethod
-    def of(cls, x, axis=None) -> Moments:
+    def of(cls, x: Any, axis: int | tuple[int, ...] | None = None) -> Moments:
         """Return the moments of an array over `axis`.
 
         Parameters
@@ -119,7 +119,7 @@ class Moments:
         between = delta * delta * (self.count * (other.count / count))
         return Moments(count, mean, self.M2 + other.M2 + between)
 
-    def var(self, correction: float = 0):
+    def var(self, correction: float = 0) -> Any:
         """Return the variance, M2 / (count - correction).
 
         Parameters
@@ -141,7 +141,7 @@ class Moments:
         freedom = self.count - correction
         return np.divide(self.M2, freedom if freedom > 0 else np.nan)
 
-    def std(self, correction: float = 0):
+    def std(self, correction: float = 0) -> Any:
         """Return the standard deviation, the root of `var`.
 
         Parameters

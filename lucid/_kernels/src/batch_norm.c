@@ -1,5 +1,6 @@
 #include "batch_norm.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,25 +13,23 @@
 #define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
 #define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
-#define NARROW 64           /* least columns of a group */
-#define FEW_CHANNELS 8      /* fewer are split for the threads */
-#define LEAST_GROUPS 16     /* that threads share, if there are as many channels */
-#define BLOCKS 16           /* most parts that channels are split into */
+#define NARROW 64              /* least columns of a group */
+#define FEW_CHANNELS 8         /* fewer are split for the threads */
+#define LEAST_GROUPS 16        /* that threads share, if there are as many channels */
+#define BLOCKS 16              /* most parts that channels are split into */
 #define BLOCK_ELEMENTS 32768
 
 /* One call. Vectors over the channels are doubles. */
 typedef struct job {
-    lucid_walk walk;
     lucid_pass sum, affine;
-    int reduces; /* are there sums to take? */
-    double inverse; /* 1 / m, or 0 if the statistics are constants */
+    int reduces;     /* are there sums to take? */
+    double inverse;  /* 1 / m, or 0 if the statistics are constants */
+    double unbiased; /* m / (m - 1) */
     double momentum, eps;
     double *weight, *bias, *mean, *rstd, *running_mean, *running_var, *w, *u;
     double *dweight, *dbias;
-    /* From a channel's sums, taken about `shift`, its results and coefficients; returns 1 to ask,
-     * unless `last`, for the sums to be taken again, wide and about a better shift. */
-    int (*solve)(const struct job *, size_t channel, const double *sums, double shift, int last,
-                 double *coefficients);
+    enum { FORWARD, INFERENCE, BACKWARD, DOUBLE_BACKWARD } call;
+    lucid_walk walk; /* last, since it is too large to be cleared in a small call */
 } job;
 
 static size_t least(size_t a, size_t b) {
@@ -45,15 +44,20 @@ static int coefficients_of(int order) {
     return order == 0 ? 3 : order == 1 ? 4 : COEFFICIENTS;
 }
 
-/* ---- The algebra of one channel ---- */
+/* ---- The algebra of one channel ----
+ *
+ * From its sums, taken about `shift`, its results and its coefficients q. Returns 1 to ask, unless
+ * `last`, for the sums to be taken again, wide and about a better shift. */
+
+#define INLINE static inline __attribute__((always_inline))
 
 /* What entries subtract from x: exact in the type they compute in. */
-static double representable(const job *j, double mean) {
+INLINE double representable(const job *j, double mean) {
     return j->walk.size == 4 ? (double)(float)mean : mean;
 }
 
 /* y = (x - m) a + b, where b makes good that m is only nearly the mean, mean + rest. */
-static void forward_affine(const job *j, size_t c, double rest, double *q) {
+INLINE void forward_affine(const job *j, size_t c, double rest, double *q) {
     double m = representable(j, j->mean[c]), a = j->weight[c] * j->rstd[c];
     double off = (m - j->mean[c]) - rest;
     q[0] = m;
@@ -62,33 +66,40 @@ static void forward_affine(const job *j, size_t c, double rest, double *q) {
     if (isfinite(a) && off != 0) q[2] += off * a;
 }
 
-static int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
+INLINE double rsqrt(const job *j, double x) {
+    double (*provided)(double) = j->walk.kernels->rsqrt;
+    return provided ? provided(x) : 1 / sqrt(x);
+}
+
+INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
                          double *q) {
-    const double m = (double)j->walk.count, tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
-    double d = s[0] / m, var = s[1] / m - d * d;
+    const double tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
+    double d = s[0] * j->inverse, var = s[1] * j->inverse - d * d;
     /* Far from the shift digits cancel, far from 1 squares leave the type's range. */
-    if (!last && (!(d * d <= 16 * var) || (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) || !isfinite(var))) return 1;
+    if (!last) {
+        if (!(d * d <= 16 * var) || !(var < DBL_MAX)) return 1;
+        if (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) return 1;
+    }
     if (var < 0) var = 0;
-    j->mean[c] = shift + d;
-    j->rstd[c] = j->walk.kernels->rsqrt(var + j->eps);
-    if (j->running_mean)
-        j->running_mean[c] += j->momentum * (j->mean[c] - j->running_mean[c]);
-    if (j->running_var)
-        j->running_var[c] += j->momentum * (var * (m / (m - 1)) - j->running_var[c]);
-    forward_affine(j, c, d - (j->mean[c] - shift), q);
+    const double mean = shift + d;
+    j->mean[c] = mean;
+    j->rstd[c] = rsqrt(j, var + j->eps);
+    if (j->running_mean) j->running_mean[c] += j->momentum * (mean - j->running_mean[c]);
+    if (j->running_var) j->running_var[c] += j->momentum * (var * j->unbiased - j->running_var[c]);
+    forward_affine(j, c, d - (mean - shift), q);
     return 0;
 }
 
-static int solve_inference(const job *j, size_t c, const double *s, double shift, int last,
+INLINE int solve_inference(const job *j, size_t c, const double *s, double shift, int last,
                            double *q) {
     (void)s, (void)shift, (void)last;
     j->mean[c] = j->running_mean[c];
-    j->rstd[c] = j->walk.kernels->rsqrt(j->running_var[c] + j->eps);
+    j->rstd[c] = rsqrt(j, j->running_var[c] + j->eps);
     forward_affine(j, c, 0, q);
     return 0;
 }
 
-static int solve_backward(const job *j, size_t c, const double *s, double shift, int last,
+INLINE int solve_backward(const job *j, size_t c, const double *s, double shift, int last,
                           double *q) {
     const double r = j->rstd[c], a = j->weight[c] * r, i = j->inverse;
     double g = s[0], gd = s[1] - (j->mean[c] - shift) * s[0];
@@ -107,7 +118,7 @@ static int solve_backward(const job *j, size_t c, const double *s, double shift,
     return 0;
 }
 
-static int solve_double_backward(const job *j, size_t c, const double *s, double shift, int last,
+INLINE int solve_double_backward(const job *j, size_t c, const double *s, double shift, int last,
                                  double *q) {
     const double r = j->rstd[c], a = j->weight[c] * r, i = j->inverse, off = j->mean[c] - shift;
     const double w = j->w[c], u = j->u[c];
@@ -129,13 +140,16 @@ static int solve_double_backward(const job *j, size_t c, const double *s, double
     return 0;
 }
 
-/* Would a coefficient leave the range of float? */
-static int extreme(const double *q, int n) {
+/* Is a coefficient beyond 2^+-122, near the limits of float? */
+INLINE int extreme(const double *q, const int n) {
+    int found = 0;
     for (int k = 0; k < n; k++) {
-        double a = fabs(q[k]);
-        if (a > 1e37 || (k > 0 && a != 0 && a < 1e-37)) return 1;
+        uint64_t bits;
+        memcpy(&bits, &q[k], 8);
+        int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+        found |= exponent > 122 || (k > 0 && exponent < -122 && exponent != -1023);
     }
-    return 0;
+    return found;
 }
 
 /* ---- A range of channels ---- */
@@ -209,8 +223,8 @@ static void fold_all(const job *j, const range *r, size_t at, size_t n, int only
     for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
             if (only_flagged && !r->flags[at + c]) continue;
-            totals[t * pitch + c] = j->walk.cols ? lanes[t * n + c]
-                                                 : fold(lanes + (c * terms + t) * LUCID_LANES);
+            totals[t * pitch + c] =
+                j->walk.cols ? lanes[t * n + c] : fold(lanes + (c * terms + t) * LUCID_LANES);
         }
 }
 
@@ -226,13 +240,11 @@ static void reduce(const job *j, const range *r, size_t at, size_t n, size_t fro
 /* Channels that `reduce` takes at once. */
 static size_t reduce_limit(const job *j) {
     size_t terms = (size_t)terms_of(j->sum.order);
-    return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms)
-                        : ROW_LANES / (terms * LUCID_LANES);
+    return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms) : ROW_LANES / (terms * LUCID_LANES);
 }
 
-static void set_coefficients(const job *j, const range *r, size_t c, const double *q) {
-    int n = coefficients_of(j->affine.order);
-    r->flags[c] = j->walk.wide && extreme(q, n);
+INLINE void set_coefficients(const job *j, const range *r, size_t c, const double *q, const int n) {
+    r->flags[c] = (unsigned char)(j->walk.wide && extreme(q, n));
     for (int k = 0; k < n; k++) {
         size_t at = (size_t)k * r->pitch + c;
         r->coefficients[at] = q[k];
@@ -246,30 +258,46 @@ static double better_shift(const job *j, const range *r, size_t c) {
     return isfinite(mean) ? mean : 0;
 }
 
-/* Solve all channels, or the flagged ones for the last time; returns whether any is then flagged
- * to be reduced again. Afterwards the flags say whose coefficients are extreme. */
-static int solve(const job *j, const range *r, int again) {
+typedef int (*solver)(const job *, size_t, const double *, double, int, double *);
+
+INLINE int solve_with(const solver one, const int terms, const int n, const job *j, const range *r,
+                      int again) {
     int repeat = 0;
-    const int terms = terms_of(j->sum.order);
     for (size_t c = 0; c < r->n; c++) {
         double s[LUCID_TERMS] = {0}, q[COEFFICIENTS];
         if (again && !r->flags[c]) continue;
         if (j->reduces)
             for (int t = 0; t < terms; t++)
                 s[t] = r->totals[(size_t)t * r->pitch + c];
-        if (j->solve(j, r->first + c, s, j->reduces ? r->shift[c] : 0, again, q)) {
+        if (one(j, r->first + c, s, j->reduces ? r->shift[c] : 0, again, q)) {
             r->shift[c] = better_shift(j, r, c);
             r->flags[c] = 2;
             repeat = 1;
         } else {
-            set_coefficients(j, r, c, q);
+            set_coefficients(j, r, c, q, n);
         }
     }
     return repeat;
 }
 
-/* Keep only the flags of channels to be reduced again; returns nothing of the others, whose
- * extreme coefficients are found anew by `refresh_flags`. */
+/* Solve all channels, or the flagged ones for the last time; returns whether any is then flagged
+ * to be reduced again. Afterwards the flags say whose coefficients are extreme. */
+static int solve(const job *j, const range *r, int again) {
+    switch (j->call) {
+    case FORWARD:
+        return solve_with(solve_forward, 2, 3, j, r, again);
+    case INFERENCE:
+        return solve_with(solve_inference, 0, 3, j, r, again);
+    case BACKWARD:
+        return j->inverse == 0 ? solve_with(solve_backward, 2, 3, j, r, again)
+                               : solve_with(solve_backward, 2, 4, j, r, again);
+    default:
+        return solve_with(solve_double_backward, LUCID_TERMS, COEFFICIENTS, j, r, again);
+    }
+}
+
+/* Keep only the flags of channels to be reduced again; `refresh_flags` then finds anew whose
+ * coefficients are extreme. */
 static void keep_repeats(const range *r) {
     for (size_t c = 0; c < r->n; c++)
         r->flags[c] = r->flags[c] == 2;
@@ -336,8 +364,8 @@ typedef struct {
 } group;
 
 static void group_begin(const job *j, group *g, size_t first, size_t n) {
-    g->r = (range){first, n, n, g->shift, g->totals, g->coefficients, g->narrow_shift, g->narrow,
-                   g->flags};
+    g->r = (range){first,           n,         n,       g->shift, g->totals, g->coefficients,
+                   g->narrow_shift, g->narrow, g->flags};
     if (j->reduces) first_shift(j, &g->r);
 }
 
@@ -402,8 +430,8 @@ static void strip(void *context, size_t index) {
     }
 }
 
-/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed backwards;
- * in columns each is summed alike, and narrow groups walk memory badly. */
+/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed
+ * backwards; in columns each is summed alike, and narrow groups walk memory badly. */
 static size_t group_width(const job *j, size_t threads) {
     const lucid_walk *w = &j->walk;
     size_t width = GROUP_BYTES / (w->count * w->size * (size_t)w->inputs);
@@ -560,17 +588,27 @@ static int is_empty(const lucid_channels *of) {
     return 0;
 }
 
+static void job_begin(job *j, int call) {
+    memset(j, 0, offsetof(job, walk));
+    j->call = call;
+}
+
 static lucid_pass pass_of(lucid_pass_kind kind, int order, int x, int g, int v, int y, int z) {
     lucid_pass p = {.kind = kind, .order = order, .input = {x, g, v}, .output = {y, z}};
     return p;
 }
 
 int lucid_batch_norm_forward(const lucid_channels *of, lucid_array x, lucid_vector weight,
-                             lucid_vector bias, lucid_vector running_mean,
-                             lucid_vector running_var, double momentum, double eps, lucid_array y,
-                             double *mean, double *rstd) {
-    job j = {.momentum = momentum, .eps = eps, .mean = mean, .rstd = rstd, .reduces = 1,
-             .solve = solve_forward};
+                             lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                             double momentum, double eps, lucid_array y, double *mean,
+                             double *rstd) {
+    job j;
+    job_begin(&j, FORWARD);
+    j.momentum = momentum;
+    j.eps = eps;
+    j.mean = mean;
+    j.rstd = rstd;
+    j.reduces = 1;
     size_t c = channel_count(of);
     vectors v;
     if (is_empty(of)) {
@@ -589,6 +627,9 @@ int lucid_batch_norm_forward(const lucid_channels *of, lucid_array x, lucid_vect
     lucid_walk_plan(&j.walk, of, operands, 1, 1);
     j.sum = pass_of(LUCID_SUM, 0, 0, -1, -1, -1, -1);
     j.affine = pass_of(LUCID_AFFINE, 0, 0, -1, -1, 1, -1);
+    const double m = (double)j.walk.count;
+    j.inverse = 1 / m;
+    j.unbiased = m / (m - 1);
     int status = run(&j);
     if (status == 0) {
         if (j.running_mean) lucid_vector_write(running_mean, c, j.running_mean);
@@ -602,8 +643,12 @@ int lucid_batch_norm_inference(const lucid_channels *of, lucid_array x, lucid_ve
                                lucid_vector bias, lucid_vector running_mean,
                                lucid_vector running_var, double eps, lucid_array y, double *mean,
                                double *rstd) {
-    job j = {.eps = eps, .mean = mean, .rstd = rstd, .solve = solve_inference};
+    job j;
+    job_begin(&j, INFERENCE);
     j.walk.kernels = of->kernels;
+    j.eps = eps;
+    j.mean = mean;
+    j.rstd = rstd;
     size_t c = channel_count(of);
     vectors v;
     if (vectors_begin(&v, c, 4)) return -1;
@@ -636,7 +681,8 @@ int lucid_batch_norm_backward(const lucid_channels *of, lucid_array dy, lucid_ar
                               lucid_vector weight, lucid_vector mean, lucid_vector rstd,
                               int training, lucid_array dx, lucid_vector dweight,
                               lucid_vector dbias) {
-    job j = {.solve = solve_backward};
+    job j;
+    job_begin(&j, BACKWARD);
     vectors v;
     if (is_empty(of)) {
         write_zeros(of, dweight);
@@ -679,7 +725,9 @@ int lucid_batch_norm_double_backward(const lucid_channels *of, lucid_array v, lu
                                      lucid_vector to_weight) {
     static const double zero = 0;
     static const ptrdiff_t no_strides[LUCID_MAX_NDIM] = {0};
-    job j = {.solve = solve_double_backward, .reduces = 1};
+    job j;
+    job_begin(&j, DOUBLE_BACKWARD);
+    j.reduces = 1;
     vectors s;
     if (is_empty(of)) {
         write_zeros(of, to_weight);

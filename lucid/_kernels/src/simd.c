@@ -68,10 +68,6 @@
      {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}, \
      {__VA_ARGS__}}
 
-static double rsqrt(double x) {
-    return 1 / sqrt(x);
-}
-
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 
@@ -88,5 +84,4 @@ const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
     .channel_wide = CHANNEL(wide, NULL),
     .stream = stream,
     .pack = {pack_float32, pack_float64, pack_float16, pack_bfloat16},
-    .rsqrt = rsqrt,
 };
