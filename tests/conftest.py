@@ -1,4 +1,4 @@
-"""Fixtures: devices, every instruction set this processor runs, and thread counts."""
+"""Fixtures: devices, every provider and instruction set at hand, and thread counts."""
 
 import pytest
 
@@ -6,11 +6,27 @@ import lucid
 from lucid._kernels import _vec
 
 
-@pytest.fixture(params=_vec.available()["isas"])
+def kernels():
+    """Provider and instruction set of each test of kernels.
+
+    The simd provider runs on every set, the others on the best; on the rest, where they differ in
+    few entries, among the slow tests.
+    """
+    known = _vec.available()
+    for provider in ["simd", *(p for p in known["providers"] if p != "simd")]:
+        for isa in known["isas"]:
+            slow = provider != "simd" and isa != known["isas"][0]
+            yield pytest.param(
+                (provider, isa), id=f"{provider}-{isa}", marks=[pytest.mark.slow] if slow else []
+            )
+
+
+@pytest.fixture(params=kernels())
 def isa(request):
-    """Run the test once with each instruction set forced."""
-    with _vec.using(isa=request.param):
-        yield request.param
+    """Run the test once with each provider and instruction set forced."""
+    provider, isa = request.param
+    with _vec.using(provider, isa):
+        yield isa
 
 
 @pytest.fixture

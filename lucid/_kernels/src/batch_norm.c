@@ -66,6 +66,11 @@ INLINE void forward_affine(const job *j, size_t c, double rest, double *q) {
     if (isfinite(a) && off != 0) q[2] += off * a;
 }
 
+INLINE double rsqrt(const job *j, double x) {
+    double (*provided)(double) = j->walk.kernels->rsqrt;
+    return provided ? provided(x) : 1 / sqrt(x);
+}
+
 INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
                          double *q) {
     const double tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
@@ -78,7 +83,7 @@ INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, 
     if (var < 0) var = 0;
     const double mean = shift + d;
     j->mean[c] = mean;
-    j->rstd[c] = 1 / sqrt(var + j->eps);
+    j->rstd[c] = rsqrt(j, var + j->eps);
     if (j->running_mean) j->running_mean[c] += j->momentum * (mean - j->running_mean[c]);
     if (j->running_var) j->running_var[c] += j->momentum * (var * j->unbiased - j->running_var[c]);
     forward_affine(j, c, d - (mean - shift), q);
@@ -89,7 +94,7 @@ INLINE int solve_inference(const job *j, size_t c, const double *s, double shift
                            double *q) {
     (void)s, (void)shift, (void)last;
     j->mean[c] = j->running_mean[c];
-    j->rstd[c] = 1 / sqrt(j->running_var[c] + j->eps);
+    j->rstd[c] = rsqrt(j, j->running_var[c] + j->eps);
     forward_affine(j, c, 0, q);
     return 0;
 }
@@ -640,6 +645,7 @@ int lucid_batch_norm_inference(const lucid_channels *of, lucid_array x, lucid_ve
                                double *rstd) {
     job j;
     job_begin(&j, INFERENCE);
+    j.walk.kernels = of->kernels;
     j.eps = eps;
     j.mean = mean;
     j.rstd = rstd;
