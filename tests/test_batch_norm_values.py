@@ -288,3 +288,8 @@ def test_strided_buffers_and_parameters():
     np.testing.assert_array_equal(y, F.batch_norm(x, None, None, weight, bias, training=True))
     np.testing.assert_allclose(table[:, 0], 0.1 * x.mean(axis=0), atol=1e-16)
     np.testing.assert_allclose(table[:, 1], 0.9 + 0.1 * x.var(axis=0, ddof=1))
+    pair = np.array([[0.0] * 3, [1] * 3])
+    for buffers in (pair, pair[:, ::-1]):
+        buffers[...] = [[0], [1]]
+        F.batch_norm(x, *buffers, training=True)
+        np.testing.assert_array_equal(buffers, table[:, :2].T)
