@@ -72,6 +72,11 @@ INLINE void move(const job *j, double *running, double value) {
     *running = (1 - j->momentum) * *running + j->momentum * value;
 }
 
+/* Does a variance below the squares of floats, 1e-45, show in the running one? */
+INLINE int tells(const job *j, size_t c) {
+    return j->wide_running && fabs((1 - j->momentum) * j->running_var[c]) < 1e-28;
+}
+
 INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
                          double *q) {
     const double tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
@@ -79,7 +84,7 @@ INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, 
     /* Far from the shift digits cancel, far from 1 squares leave the type's range. */
     if (!last) {
         if (!(d * d <= 16 * var) || !(var < DBL_MAX)) return 1;
-        if (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny || j->wide_running)) return 1;
+        if (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny || tells(j, c))) return 1;
     }
     if (var < 0) var = 0;
     /* The squares of finite numbers from 1e154 may overflow: then y is the bias. */
