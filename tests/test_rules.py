@@ -106,6 +106,14 @@ OTHERS = {
     "einsum trace": (lambda x: np.einsum("ii", x), normal(3, 3)),
     "einsum diagonal": (lambda x: np.einsum("iji->ij", x), normal(3, 2, 3)),
     "einsum alone": (lambda x, y: np.einsum("ij,k->k", x, y), x23, x3),
+    "einsum once": (lambda x, y: np.einsum("ij,ij->j", x, y), normal(1, 3), normal(2, 3)),
+    "einsum once, summed": (lambda x, y: np.einsum("ij,ij->", x, y), normal(2, 1), normal(1, 3)),
+    "einsum once of three": (
+        lambda *a: np.einsum("ij,ij,jk->k", *a),
+        normal(1, 3),
+        normal(2, 1),
+        normal(1, 2),
+    ),
     "einsum ellipsis": (
         lambda x, y: np.einsum("...ij,...j->...i", x, y),
         normal(2, 1, 2, 3),

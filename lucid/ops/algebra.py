@@ -108,8 +108,13 @@ class Einsum(Function):
                 continue
             others = [*terms[:i], *terms[i + 1 :]]
             arrays = [*operands[:i], *operands[i + 1 :]]
-            # What only this operand has was summed within it: its gradient is repeated there.
-            alone = "".join(c for c in wanted if c not in result and c not in "".join(others))
+            # What only this operand has, or the others have once, was summed within it: its
+            # gradient is repeated there.
+            pairs = [
+                p for t, a in zip(others, arrays, strict=True) for p in zip(t, a.shape, strict=True)
+            ]
+            longer = {c for c, n in pairs if n != 1}
+            alone = "".join(c for c in wanted if c not in result and c not in longer)
             lengths = dict(zip(wanted, operands[i].shape, strict=True))
             ones = np.ones([lengths[c] for c in alone], g.dtype)
             terms_back = ",".join([result, *others, alone])
