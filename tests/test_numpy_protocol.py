@@ -243,6 +243,16 @@ def test_small_integer_powers_multiply():
     np.testing.assert_array_equal(np.power(lucid.tensor(a), 4).data, (a * a) * (a * a))
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "i4", "u1", "i8", "f2", "f4"])
+@pytest.mark.parametrize("exponent", [2, 3, 4, 2.0, 3.0, 4.0, True])
+def test_powers_of_any_dtype(dtype, exponent):
+    a = np.array([1, 0, 9]).astype(dtype)
+    for result in (lucid.tensor(a) ** exponent, np.power(lucid.tensor(a), exponent)):
+        assert result.dtype == (a**exponent).dtype
+        np.testing.assert_array_equal(result, a**exponent)
+    assert (lucid.tensor([100_000], dtype="i4") ** 2.0).item() == 1e10
+
+
 def test_index_errors_are_numpys(x):
     with pytest.raises(IndexError, match="out of bounds"):
         x[5]

@@ -374,7 +374,7 @@ def _root(operation, tensor):
     return tensor if edge is True else edge
 
 
-_ONES = {np.dtype(t): constant(np.ones((), t)) for t in (np.float32, np.float64)}
+_ONES = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64)}
 
 
 def _seed(operation, tensor, gradient):
@@ -386,7 +386,7 @@ def _seed(operation, tensor, gradient):
                 f"shape {data.shape}"
             )
         if data.ndim == 0 and data.dtype in _ONES:
-            return _ONES[data.dtype]
+            return constant(_ONES[data.dtype].copy())  # it may become the user's
         ones = sys.modules[type(data).__module__].ones
         return constant(ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)

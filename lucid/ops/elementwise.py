@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant
+from .._tensor import Tensor, as_tensor, constant, is_floating, to_array
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import refuse, sum_to
@@ -158,7 +158,7 @@ class Power(Function):
 def _power(x, p):
     # Multiplying is far faster than pow, and as accurate for these. (A numpy.float64 is a float
     # too, but no Python number: it decides the dtype of the result.)
-    if p.__class__ in (int, float) and p in (2, 3, 4):
+    if p.__class__ in (int, float) and p in (2, 3, 4) and is_floating(x.dtype):
         square = x * x
         return square if p == 2 else square * x if p == 3 else square * square
     return x**p
@@ -391,7 +391,10 @@ class Clip(Function):
 def where(condition, x=None, y=None, /):
     if x is None and y is None:
         return tuple(constant(i) for i in np.nonzero(_raw(condition)))
-    return Where.apply(condition.numpy() if isinstance(condition, Tensor) else condition, x, y)
+    if isinstance(condition, Tensor) and condition.requires_grad:
+        raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
+    # A copy, since the caller may change the array before backward.
+    return Where.apply(to_array(_raw(condition), copy=True), x, y)
 
 
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
