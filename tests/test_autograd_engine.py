@@ -231,6 +231,8 @@ def test_unused_input():
         ),
         (lambda x: lucid.grad([1.0], x), TypeError, "outputs must be Tensors, got float"),
         (lambda x: lucid.grad((x, x), x, [np.ones(2)]), ValueError, "one entry for each of 2"),
+        (lambda x: lucid.grad(x, x, np.ones(2) * 1j), TypeError, "gradient must be real, got comp"),
+        (lambda x: x.backward(["a", "b"]), TypeError, "backward: gradient must be real, got <U1"),
     ],
 )
 def test_wrong_calls(call, error, message):

@@ -15,7 +15,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, dtype_name
+from .._tensor import Tensor, as_tensor, constant, dtype_name, is_floating
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
@@ -395,4 +395,7 @@ def _seed(operation, tensor, gradient):
             f"{operation}: gradient must have the shape {data.shape} of its output, "
             f"got {gradient.shape}"
         )
-    return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)
+    dtype = gradient.data.dtype
+    if not is_floating(dtype) and getattr(dtype, "kind", "i") not in "iub":
+        raise TypeError(f"{operation}: gradient must be real, got {dtype}")
+    return gradient if dtype == data.dtype else gradient.astype(data.dtype)
