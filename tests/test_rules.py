@@ -25,7 +25,7 @@ UNARY = {
     "trunc rint": normal,
     "log log2 log10 log1p sqrt reciprocal": positive,
 }
-BINARY = "add subtract multiply divide power maximum minimum remainder float_power"
+BINARY = "add subtract multiply divide power maximum minimum remainder float_power floor_divide"
 SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
 PAIRS = [((3,), (3,)), ((2, 3), (3,)), ((), (2, 3)), ((2, 1), (1, 3)), ((2, 0), (2, 1)), ((), ())]
 
@@ -171,6 +171,27 @@ def test_derivatives(fun, arrays):
         assert y.shape == np.shape(e)
     assert gradcheck(fun, inputs)
     assert gradgradcheck(fun, inputs)
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
+@pytest.mark.parametrize(("fun", "arrays"), elementwise + others)
+def test_swapped_bytes(fun, arrays, dtype):
+    inputs = [lucid.as_tensor(a.astype(dtype)) for a in arrays]
+    for k, first in enumerate(inputs):  # the others are constants in swapped byte order
+        first.requires_grad = True
+        native = [lucid.tensor(t.data.astype(dtype[1:]), requires_grad=t is first) for t in inputs]
+        (g,) = lucid.grad(total(fun(*inputs)), first)
+        (expected,) = lucid.grad(total(fun(*native)), native[k])
+        assert g.dtype.isnative
+        assert g.dtype == expected.dtype
+        few = 16 * np.finfo(g.dtype).eps  # products of swapped bytes are summed in another order
+        np.testing.assert_allclose(g.data, expected.data, rtol=few, atol=few)
+        inputs[k] = lucid.as_tensor(arrays[k].astype(dtype))
+
+
+def total(result):
+    results = [result] if isinstance(result, lucid.Tensor) else result
+    return sum(np.sum(y * y) for y in results)
 
 
 def nodes_behind(results):

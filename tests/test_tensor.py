@@ -260,6 +260,15 @@ def test_to_and_astype():
     assert x.grad.dtype == np.float64
 
 
+@pytest.mark.parametrize("target", ["cuda", "float31", "gpu:0"])
+def test_unknown_device(target):
+    message = f"to: target must be a device, 'cpu' or 'gpu', or a dtype, got '{target}'"
+    with pytest.raises(ValueError, match=message):
+        lucid.tensor([1.0]).to(target)
+    with pytest.raises(ValueError, match=message):
+        lucid.tensor([1.0], device=target)
+
+
 def test_memmap(tmp_path):
     m = np.memmap(tmp_path / "m", np.float32, "w+", shape=(3,))
     m[:] = [1, 2, 3]

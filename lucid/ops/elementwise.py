@@ -1,9 +1,9 @@
 """Elementwise rules. Conventions where a derivative does not exist:
 
 ``abs`` and ``sign`` have slope 0 at 0; ``maximum`` and ``minimum`` of equal values send half the
-gradient to each; ``clip`` has slope 1 on its limits; ``power`` with base 0 has slope 0 in its
-exponent, and in its base if the exponent is 0 too. Steps (``sign``, ``floor``, ``round`` …) have
-slope 0 everywhere.
+gradient to each, and all of it to the one that is NaN; ``clip`` has slope 1 on its limits;
+``power`` with base 0 has slope 0 in its exponent, and in its base if the exponent is 0 too. Steps
+(``sign``, ``floor``, ``round``, ``//`` …) have slope 0 everywhere.
 """
 
 from __future__ import annotations
@@ -112,6 +112,20 @@ class Divide(Function):
         need_x, need_y = ctx.needs_input_grad
         gx = g / y
         return fit(ctx, 0, gx) if need_x else None, fit(ctx, 1, -gx * z) if need_y else None
+
+
+class FloorDivide(Function):
+    schema_v1 = OpSchema("floor_divide")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x // y
+
+    @staticmethod
+    def backward(ctx, g):
+        need_x, need_y = ctx.needs_input_grad
+        return fit(ctx, 0, g * 0) if need_x else None, fit(ctx, 1, g * 0) if need_y else None
 
 
 class Remainder(Function):
@@ -335,7 +349,8 @@ class Maximum(Function):
     @classmethod
     def backward(cls, ctx, g):
         x, y = (_raw(t) for t in ctx.saved_tensors)
-        share = np.where(np.equal(x, y), 0.5, ~cls.beaten(x, y))
+        x_chosen, y_chosen = cls.beaten(y, x) | (x != x), cls.beaten(x, y) | (y != y)
+        share = np.where(x_chosen == y_chosen, 0.5, x_chosen)
         need_x, need_y = ctx.needs_input_grad
         return (
             fit(ctx, 0, g * share.astype(g.dtype)) if need_x else None,
@@ -400,6 +415,10 @@ def where(condition, x=None, y=None, /):
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
     refuse("clip", out=out)
     return Clip.apply(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def divmod(x, y, /):
+    return FloorDivide.apply(x, y), Remainder.apply(x, y)
 
 
 def float_power(x, p, /):

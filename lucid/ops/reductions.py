@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant
+from .._tensor import Tensor, as_tensor, constant, is_floating
 from ..autograd import AmpPolicy, Function, OpSchema
 
 _WIDE = AmpPolicy.FORCE_FP32
@@ -23,6 +23,8 @@ class Sum(Function):
     def forward(ctx, x, axis, keepdims):
         ctx.axis, ctx.keepdims = axis, keepdims
         if isinstance(x, np.ndarray):
+            if x.itemsize == 2 and is_floating(x.dtype):  # ones in half types add up to 2048
+                return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
             return np.add.reduce(x, axis, None, None, keepdims)
         return x.sum(axis, keepdims)
 
@@ -112,7 +114,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
     if dtype is not None or out is not None or where is not True:
         a = _summand("sum", a, dtype, out, where, 0)
     result = Sum.apply(a, axis, keepdims)
-    return result if initial is None else result + initial
+    return result if initial is None else result + _start(initial, result)
 
 
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
@@ -121,7 +123,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where
         result = constant(np.asarray(np.prod(a.data, axis=axis, keepdims=keepdims)))
     else:
         result = _product(a, axes_of(axis, a.ndim), keepdims)
-    return result if initial is None else result * initial
+    return result if initial is None else result * _start(initial, result)
 
 
 def _product(a, axes, keepdims):
@@ -152,10 +154,27 @@ def min(a, axis=None, out=None, keepdims=False, initial=None, where=True):
 
 def _extremum(rule, pair, a, axis, out, keepdims, initial, where):
     refuse(rule.schema_v1.name, out=out, where=None if where is True else where)
+    axes = axes_of(axis, a.ndim)
+    if initial is not None and 0 in [a.shape[i] for i in axes]:
+        shape = kept(a.shape, axes)
+        shape = shape if keepdims else [n for i, n in enumerate(shape) if i not in axes]
+        return broadcast_to(as_tensor(_start(initial, a)), shape)
     result = rule.apply(a, axis)
     if not keepdims:
-        result = np.squeeze(result, axes_of(axis, a.ndim))
-    return result if initial is None else pair(result, initial)
+        result = np.squeeze(result, axes)
+    return result if initial is None else pair(result, _start(initial, result))
+
+
+def _start(initial, result):
+    """Return `initial` in the dtype of the result: NumPy starts from there."""
+    if isinstance(initial, Tensor):
+        return initial.astype(result.dtype)
+    if not isinstance(result.data, np.ndarray):
+        return initial
+    start = np.array(initial, result.dtype)
+    if start.ndim:
+        raise ValueError(f"initial: must be a number, got shape {start.shape}")
+    return start
 
 
 def cumsum(a, axis=None, dtype=None, out=None):

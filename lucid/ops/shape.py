@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor
+from .._tensor import Tensor, as_tensor, is_floating
 from ..autograd import Function, OpSchema
 from .elementwise import fit
 from .reductions import axes_of, refuse
@@ -70,9 +70,10 @@ class Transpose(Function):
 def transpose(a, axes=None):
     if axes is None:
         axes = range(a.ndim - 1, -1, -1)
-    elif len(axes) != a.ndim:
+    axes = axes_of(tuple(axes) if np.iterable(axes) else axes, a.ndim)
+    if len(axes) != a.ndim:
         raise ValueError(f"transpose: axes must name all {a.ndim} axes, got {axes}")
-    return Transpose.apply(a, axes_of(tuple(axes), a.ndim))
+    return Transpose.apply(a, axes)
 
 
 def swapaxes(a, axis1, axis2):
@@ -118,11 +119,13 @@ class IndexAdd(Function):
     @staticmethod
     def forward(ctx, x, index, shape):
         ctx.index = index
-        out = np.zeros(shape, x.dtype)
         if may_repeat(index):
+            half = x.itemsize == 2 and is_floating(x.dtype)  # ones in half types add up to 2048
+            out = np.zeros(shape, np.float32 if half else x.dtype)
             np.add.at(out, index, x)
-        else:
-            out[index] = x
+            return out.astype(x.dtype, copy=False)
+        out = np.zeros(shape, x.dtype)
+        out[index] = x
         return out
 
     @staticmethod
@@ -146,7 +149,7 @@ def getitem(a: Tensor, index) -> Tensor:
 
 
 def _plain_index(index):
-    if index is None or index is Ellipsis or isinstance(index, (int, slice)):
+    if index is None or index is Ellipsis or isinstance(index, (int, slice, np.bool_)):
         return index
     if isinstance(index, Tensor):
         index = index.numpy()
@@ -154,7 +157,13 @@ def _plain_index(index):
         # A copy, since the caller may change the array before backward.
         index = np.array(index)
         return index.astype(np.intp) if index.size == 0 and index.dtype != bool else index
-    return operator.index(index)
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise IndexError(
+            "index: must be integers, slices, an ellipsis, None, or integer or boolean arrays, "
+            f"got {type(index).__name__}"
+        ) from None
 
 
 def take(a, indices, axis=None, out=None, mode="raise"):
@@ -225,9 +234,10 @@ class Concatenate(Function):
 
     @staticmethod
     def forward(ctx, axis, *arrays):
+        y = np.concatenate(arrays, axis)  # this checks the shapes
         ctx.axis = axis
         ctx.lengths = [a.shape[axis] for a in arrays]
-        return np.concatenate(arrays, axis)
+        return y
 
     @staticmethod
     def backward(ctx, g):
