@@ -168,7 +168,14 @@ def test_many_gradients_of_a_half_type_add_up(dtype):
         (g,) = lucid.grad(y.sum(), bias)
         assert g.dtype == bias.dtype
         assert g.data.sum() == 8192
-    assert np.sum(lucid.tensor(np.ones((4096, 2), dtype)), axis=0).data[0] == 4096
+    ones = lucid.tensor(np.ones((4096, 2), dtype), requires_grad=True)
+    assert np.sum(ones, axis=0).data[0] == 4096
+    last = np.cumsum(ones, axis=0)
+    assert last.data[-1, 0] == 4096
+    (g,) = lucid.grad(last, ones, np.ones(ones.shape))
+    assert g.data[0, 0] == 4096
+    for y in (ones.T @ ones, np.einsum("ij,ik->jk", ones, ones)):
+        np.testing.assert_array_equal(y.detach(), np.full((2, 2), 4096))
 
 
 def test_full_like_keeps_no_gradient_in_silence(x):
@@ -370,6 +377,14 @@ def test_index_array_may_change_after_use(x):
     index[:] = 1
     y.backward()
     np.testing.assert_array_equal(x.grad.data, [[2.0] * 3, [0.0] * 3])
+
+
+def test_shift_array_may_change_after_use(x):
+    shift = np.array([1, 1])
+    y = (np.roll(x, shift, axis=(0, 1)) * X).sum()
+    shift[:] = 0
+    y.backward()
+    np.testing.assert_array_equal(x.grad.data, np.roll(X, (-1, -1), axis=(0, 1)))
 
 
 def test_index_by_tensors(x):

@@ -55,6 +55,7 @@ OTHERS = {
     "power base 2": (lambda x: 2.0**x, x23),
     "scalars": (lambda x: 2 * x - 3 / (x + 5) + (1 - x) % 7, x23),
     "array first": (lambda x: np.arange(3.0) * x - np.ones((4, 1, 1)) / x, x23),
+    "divmod": (lambda x, y: np.divmod(x, y), x23, positive(3)),
     "where": (lambda x, y: np.where(mask, x, y), x23, normal(3)),
     "where scalar": (lambda x: np.where(mask, x, 0), x23),
     "clip": (lambda x: np.clip(x, -0.5, 0.7), x23),

@@ -10,7 +10,7 @@ import numpy as np
 from .._tensor import as_tensor
 from ..autograd import AmpPolicy, Function, OpSchema
 from .elementwise import Multiply, fit
-from .reductions import axes_of, refuse
+from .reductions import axes_of, is_half, refuse
 from .shape import ravel, swapaxes, transpose
 
 
@@ -94,6 +94,9 @@ class Einsum(Function):
     def forward(ctx, subscripts, optimize, *operands):
         ctx.subscripts, ctx.optimize = subscripts, optimize
         ctx.save_for_backward(*operands)
+        if all(map(is_half, operands)):
+            y = np.einsum(subscripts, *operands, optimize=optimize, dtype=np.float32)
+            return y.astype(np.result_type(*operands))
         return np.einsum(subscripts, *operands, optimize=optimize)
 
     @staticmethod

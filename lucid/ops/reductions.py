@@ -15,6 +15,11 @@ from ..autograd import AmpPolicy, Function, OpSchema
 _WIDE = AmpPolicy.FORCE_FP32
 
 
+def is_half(x) -> bool:
+    """Whether `x` is an ndarray of a half type: added up in float32, since ones reach only 2048."""
+    return isinstance(x, np.ndarray) and x.itemsize == 2 and is_floating(x.dtype)
+
+
 class Sum(Function):
     schema_v1 = OpSchema("sum", amp_policy=_WIDE)
     saves_input = False
@@ -22,9 +27,9 @@ class Sum(Function):
     @staticmethod
     def forward(ctx, x, axis, keepdims):
         ctx.axis, ctx.keepdims = axis, keepdims
+        if is_half(x):
+            return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
         if isinstance(x, np.ndarray):
-            if x.itemsize == 2 and is_floating(x.dtype):  # ones in half types add up to 2048
-                return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
             return np.add.reduce(x, axis, None, None, keepdims)
         return x.sum(axis, keepdims)
 
@@ -103,6 +108,8 @@ class Cumsum(Function):
     @staticmethod
     def forward(ctx, x, axis):
         ctx.axis = axis
+        if is_half(x):
+            return x.cumsum(axis=axis, dtype=np.float32).astype(x.dtype)
         return x.cumsum(axis=axis)
 
     @staticmethod

@@ -6,10 +6,10 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, is_floating
+from .._tensor import Tensor, as_tensor
 from ..autograd import Function, OpSchema
 from .elementwise import fit
-from .reductions import axes_of, refuse
+from .reductions import axes_of, is_half, refuse
 
 
 class Reshape(Function):
@@ -120,8 +120,7 @@ class IndexAdd(Function):
     def forward(ctx, x, index, shape):
         ctx.index = index
         if may_repeat(index):
-            half = x.itemsize == 2 and is_floating(x.dtype)  # ones in half types add up to 2048
-            out = np.zeros(shape, np.float32 if half else x.dtype)
+            out = np.zeros(shape, np.float32 if is_half(x) else x.dtype)
             np.add.at(out, index, x)
             return out.astype(x.dtype, copy=False)
         out = np.zeros(shape, x.dtype)
@@ -187,7 +186,8 @@ class Roll(Function):
 
     @staticmethod
     def forward(ctx, x, shift, axis):
-        ctx.shift, ctx.axis = shift, axis
+        ctx.shift = shift if isinstance(shift, int) else tuple(np.ravel(shift).tolist())
+        ctx.axis = axis
         return np.roll(x, shift, axis)
 
     @staticmethod
