@@ -1,4 +1,4 @@
-"""Fixtures: every instruction set this processor runs, and thread counts."""
+"""Fixtures: devices, every provider and instruction set at hand, and thread counts."""
 
 import pytest
 
@@ -6,10 +6,45 @@ import lucid
 from lucid._kernels import _vec
 
 
-@pytest.fixture(params=_vec.available()["isas"])
+def kernels():
+    """Provider and instruction set of each test of kernels.
+
+    The simd provider runs on every set, the others on the best; on the rest, where they differ in
+    few entries, among the slow tests.
+    """
+    known = _vec.available()
+    for provider in ["simd", *(p for p in known["providers"] if p != "simd")]:
+        for isa in known["isas"]:
+            slow = provider != "simd" and isa != known["isas"][0]
+            yield pytest.param(
+                (provider, isa), id=f"{provider}-{isa}", marks=[pytest.mark.slow] if slow else []
+            )
+
+
+@pytest.fixture(params=kernels())
 def isa(request):
-    """Run the test once with each instruction set forced."""
-    with _vec.using(isa=request.param):
+    """Run the test once with each provider and instruction set forced."""
+    provider, isa = request.param
+    with _vec.using(provider, isa):
+        yield isa
+
+
+@pytest.fixture
+def mx():
+    """MLX, where it is installed."""
+    return pytest.importorskip("mlx.core")
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request):
+    """Run the test on each device; on MLX's CPU device for "gpu", since others have no float64."""
+    if request.param == "gpu":
+        mx = request.getfixturevalue("mx")
+        before = mx.default_device()
+        mx.set_default_device(mx.cpu)
+        yield request.param
+        mx.set_default_device(before)
+    else:
         yield request.param
 
 

@@ -3,13 +3,17 @@
 This module alone holds mutable C state: the active table and the thread limit.
 """
 import contextlib
+import importlib
+import importlib.util
 import os
 import sys
 
 cimport numpy as cnp
-from cpython.pycapsule cimport PyCapsule_New
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_INCREF
 from libc.string cimport memset, strcpy
+
+from lucid._kernels cimport kernels as table
 
 
 cnp.import_array()
@@ -94,15 +98,32 @@ cdef extern from *:
     const char *LUCID_COMPILER
 
 
+cdef extern from *:
+    """
+    #if !defined(LUCID_ACCELERATE)
+    #define LUCID_ACCELERATE ""
+    #endif
+    """
+    const char *LUCID_ACCELERATE  # where it comes from: "framework", "shim" or nowhere
+
+
 cdef lucid_simd[8] _simd
 cdef size_t _simd_count = lucid_simd_available(_simd)
 cdef const lucid_kernels *_active = NULL
 _provider = None
 _isa = None
 
+# Modules of the other providers, and the tables that they have filled: a row for each, a column for
+# each instruction set.
+_MODULES = {"accelerate": "lucid._kernels._accelerate", "blas": "lucid._kernels._blas"}
+cdef table.lucid_kernels[2][8] _filled
+_is_filled = set()
+
+ctypedef void (*provider_fill)(table.lucid_kernels *) noexcept nogil
+
 # Primitives of the table, for show_config.
 PRIMITIVES = ("sum_rows", "sum_cols", "moments_rows", "moments_cols", "means", "unpack",
-              "channel_sums", "channel_affine", "pack")
+              "channel_sums", "channel_affine", "pack", "rsqrt")
 
 
 cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *shape,
@@ -217,7 +238,12 @@ def available():
     dict
         ``{"providers": [...], "isas": [...]}``.
     """
-    return {"providers": ["simd"], "isas": [_simd[i].isa.decode() for i in range(_simd_count)]}
+    providers = ["simd"]
+    if importlib.util.find_spec("scipy") is not None:  # not imported before it is needed
+        providers.append("blas")
+    if LUCID_ACCELERATE != b"":
+        providers.insert(0 if LUCID_ACCELERATE == b"framework" else len(providers), "accelerate")
+    return {"providers": providers, "isas": [_simd[i].isa.decode() for i in range(_simd_count)]}
 
 
 def active():
@@ -253,8 +279,19 @@ def activate(provider=None, isa=None):
     isa = isa or os.environ.get("LUCID_ISA") or known["isas"][0]
     if isa not in known["isas"]:
         raise ImportError(f"LUCID_ISA: must be one of {known['isas']} on this machine, got {isa!r}")
-    _active = _simd[known["isas"].index(isa)].kernels
+    cdef size_t which = known["isas"].index(isa)
+    _active = _simd[which].kernels if provider == "simd" else filled(provider, which)
     _provider, _isa = provider, isa
+
+
+cdef const lucid_kernels *filled(provider, size_t isa) except NULL:
+    cdef table.lucid_kernels *own = &_filled[list(_MODULES).index(provider)][isa]
+    if (provider, isa) not in _is_filled:
+        module = importlib.import_module(_MODULES[provider])
+        own[0] = (<const table.lucid_kernels *>_simd[isa].kernels)[0]
+        (<provider_fill>PyCapsule_GetPointer(module.FILL, "lucid_provider_fill"))(own)
+        _is_filled.add((provider, isa))
+    return <const lucid_kernels *>own
 
 
 @contextlib.contextmanager
@@ -275,7 +312,45 @@ def entries():
     -------
     dict of str to str
     """
-    return dict.fromkeys(PRIMITIVES, "simd")
+    simd = <const table.lucid_kernels *>_simd[available()["isas"].index(_isa)].kernels
+    own = <const table.lucid_kernels *>_active
+    replaced = {
+        "sum_rows": own.f32.sum_rows != simd.f32.sum_rows
+        and own.f64.sum_rows != simd.f64.sum_rows,
+        "sum_cols": own.f32.sum_cols != simd.f32.sum_cols
+        and own.f64.sum_cols != simd.f64.sum_cols,
+        "moments_rows": own.f32.moments_rows != simd.f32.moments_rows
+        and own.f64.moments_rows != simd.f64.moments_rows,
+        "moments_cols": own.f32.moments_cols != simd.f32.moments_cols
+        and own.f64.moments_cols != simd.f64.moments_cols,
+        "rsqrt": own.rsqrt != simd.rsqrt,
+        "channel_sums": replaces_sums(&own.channel_f32, &simd.channel_f32)
+        and replaces_sums(&own.channel_f64, &simd.channel_f64)
+        and replaces_sums(&own.channel_wide, &simd.channel_wide),
+        "channel_affine": replaces_affine(&own.channel_f32, &simd.channel_f32)
+        and replaces_affine(&own.channel_f64, &simd.channel_f64)
+        and replaces_affine(&own.channel_wide, &simd.channel_wide),
+    }
+    return {name: _provider if replaced.get(name) else "simd" for name in PRIMITIVES}
+
+
+# Whether all entries of a kind differ: one that is shared would serve in another provider's name.
+cdef bint replaces_sums(const table.lucid_channel_entries *own,
+                        const table.lucid_channel_entries *simd):
+    for order in range(3):
+        if (own.sums_rows[order] == simd.sums_rows[order]
+                or own.sums_cols[order] == simd.sums_cols[order]):
+            return False
+    return True
+
+
+cdef bint replaces_affine(const table.lucid_channel_entries *own,
+                          const table.lucid_channel_entries *simd):
+    for order in range(3):
+        if (own.affine_rows[order] == simd.affine_rows[order]
+                or own.affine_cols[order] == simd.affine_cols[order]):
+            return False
+    return True
 
 
 def compiler():
@@ -284,7 +359,7 @@ def compiler():
 
 
 def _usable_cpus():
-    """Processors this process may use: its affinity, cut by a cgroup quota."""
+    """Processors this process may use: the least of affinity, cgroup quota, OMP_NUM_THREADS."""
     if hasattr(os, "sched_getaffinity"):
         cpus = len(os.sched_getaffinity(0))
     else:
@@ -298,7 +373,7 @@ def _usable_cpus():
         pass
     requested = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if requested.isdigit() and int(requested) > 0:
-        cpus = int(requested)
+        cpus = min(cpus, int(requested))
     return cpus
 
 

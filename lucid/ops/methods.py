@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._tensor import Tensor
+from .device import to
 from .elementwise import astype
 from .shape import getitem, reshape, transpose
 
@@ -48,7 +49,7 @@ def bound(ufuncs: dict, functions: dict) -> dict:
         "astype": astype,
         "reshape": _reshape,
         "transpose": _transpose,
-        "to": _to,
+        "to": to,
     }
     for name, ufunc in _BINARY.items():
         methods[f"__{name}__"], methods[f"__r{name}__"] = _operators(ufuncs[ufunc])
@@ -92,17 +93,3 @@ def _transpose(self: Tensor, *axes) -> Tensor:
 
 def _round(self: Tensor, ndigits: int | None = None) -> Tensor:
     return np.round(self, ndigits or 0)
-
-
-def _to(self: Tensor, target) -> Tensor:
-    """Move to a device, ``"cpu"`` or ``"gpu"``, or convert to a dtype."""
-    if target not in ("cpu", "gpu"):
-        try:
-            return astype(self, target)
-        except TypeError:
-            raise ValueError(
-                f"to: target must be a device, 'cpu' or 'gpu', or a dtype, got {target!r}"
-            ) from None
-    if target == self.device:
-        return self
-    raise NotImplementedError(f"to: device {target!r} is not available")

@@ -13,16 +13,16 @@
 #define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
 #define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
-#define NARROW 64           /* least columns of a group */
-#define FEW_CHANNELS 8      /* fewer are split for the threads */
-#define LEAST_GROUPS 16     /* that threads share, if there are as many channels */
-#define BLOCKS 16           /* most parts that channels are split into */
+#define NARROW 64              /* least columns of a group */
+#define FEW_CHANNELS 8         /* fewer are split for the threads */
+#define LEAST_GROUPS 16        /* that threads share, if there are as many channels */
+#define BLOCKS 16              /* most parts that channels are split into */
 #define BLOCK_ELEMENTS 32768
 
 /* One call. Vectors over the channels are doubles. */
 typedef struct job {
     lucid_pass sum, affine;
-    int reduces; /* are there sums to take? */
+    int reduces;     /* are there sums to take? */
     double inverse;  /* 1 / m, or 0 if the statistics are constants */
     double unbiased; /* m / (m - 1) */
     double momentum, eps;
@@ -66,6 +66,11 @@ INLINE void forward_affine(const job *j, size_t c, double rest, double *q) {
     if (isfinite(a) && off != 0) q[2] += off * a;
 }
 
+INLINE double rsqrt(const job *j, double x) {
+    double (*provided)(double) = j->walk.kernels->rsqrt;
+    return provided ? provided(x) : 1 / sqrt(x);
+}
+
 INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
                          double *q) {
     const double tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
@@ -78,10 +83,9 @@ INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, 
     if (var < 0) var = 0;
     const double mean = shift + d;
     j->mean[c] = mean;
-    j->rstd[c] = 1 / sqrt(var + j->eps);
+    j->rstd[c] = rsqrt(j, var + j->eps);
     if (j->running_mean) j->running_mean[c] += j->momentum * (mean - j->running_mean[c]);
-    if (j->running_var)
-        j->running_var[c] += j->momentum * (var * j->unbiased - j->running_var[c]);
+    if (j->running_var) j->running_var[c] += j->momentum * (var * j->unbiased - j->running_var[c]);
     forward_affine(j, c, d - (mean - shift), q);
     return 0;
 }
@@ -90,7 +94,7 @@ INLINE int solve_inference(const job *j, size_t c, const double *s, double shift
                            double *q) {
     (void)s, (void)shift, (void)last;
     j->mean[c] = j->running_mean[c];
-    j->rstd[c] = 1 / sqrt(j->running_var[c] + j->eps);
+    j->rstd[c] = rsqrt(j, j->running_var[c] + j->eps);
     forward_affine(j, c, 0, q);
     return 0;
 }
@@ -219,8 +223,8 @@ static void fold_all(const job *j, const range *r, size_t at, size_t n, int only
     for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
             if (only_flagged && !r->flags[at + c]) continue;
-            totals[t * pitch + c] = j->walk.cols ? lanes[t * n + c]
-                                                 : fold(lanes + (c * terms + t) * LUCID_LANES);
+            totals[t * pitch + c] =
+                j->walk.cols ? lanes[t * n + c] : fold(lanes + (c * terms + t) * LUCID_LANES);
         }
 }
 
@@ -236,8 +240,7 @@ static void reduce(const job *j, const range *r, size_t at, size_t n, size_t fro
 /* Channels that `reduce` takes at once. */
 static size_t reduce_limit(const job *j) {
     size_t terms = (size_t)terms_of(j->sum.order);
-    return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms)
-                        : ROW_LANES / (terms * LUCID_LANES);
+    return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms) : ROW_LANES / (terms * LUCID_LANES);
 }
 
 INLINE void set_coefficients(const job *j, const range *r, size_t c, const double *q, const int n) {
@@ -281,17 +284,20 @@ INLINE int solve_with(const solver one, const int terms, const int n, const job 
  * to be reduced again. Afterwards the flags say whose coefficients are extreme. */
 static int solve(const job *j, const range *r, int again) {
     switch (j->call) {
-    case FORWARD: return solve_with(solve_forward, 2, 3, j, r, again);
-    case INFERENCE: return solve_with(solve_inference, 0, 3, j, r, again);
+    case FORWARD:
+        return solve_with(solve_forward, 2, 3, j, r, again);
+    case INFERENCE:
+        return solve_with(solve_inference, 0, 3, j, r, again);
     case BACKWARD:
         return j->inverse == 0 ? solve_with(solve_backward, 2, 3, j, r, again)
                                : solve_with(solve_backward, 2, 4, j, r, again);
-    default: return solve_with(solve_double_backward, LUCID_TERMS, COEFFICIENTS, j, r, again);
+    default:
+        return solve_with(solve_double_backward, LUCID_TERMS, COEFFICIENTS, j, r, again);
     }
 }
 
-/* Keep only the flags of channels to be reduced again; returns nothing of the others, whose
- * extreme coefficients are found anew by `refresh_flags`. */
+/* Keep only the flags of channels to be reduced again; `refresh_flags` then finds anew whose
+ * coefficients are extreme. */
 static void keep_repeats(const range *r) {
     for (size_t c = 0; c < r->n; c++)
         r->flags[c] = r->flags[c] == 2;
@@ -358,8 +364,8 @@ typedef struct {
 } group;
 
 static void group_begin(const job *j, group *g, size_t first, size_t n) {
-    g->r = (range){first, n, n, g->shift, g->totals, g->coefficients, g->narrow_shift, g->narrow,
-                   g->flags};
+    g->r = (range){first,           n,         n,       g->shift, g->totals, g->coefficients,
+                   g->narrow_shift, g->narrow, g->flags};
     if (j->reduces) first_shift(j, &g->r);
 }
 
@@ -424,8 +430,8 @@ static void strip(void *context, size_t index) {
     }
 }
 
-/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed backwards;
- * in columns each is summed alike, and narrow groups walk memory badly. */
+/* Channels of a group. In rows it depends on shapes alone, since it decides what is summed
+ * backwards; in columns each is summed alike, and narrow groups walk memory badly. */
 static size_t group_width(const job *j, size_t threads) {
     const lucid_walk *w = &j->walk;
     size_t width = GROUP_BYTES / (w->count * w->size * (size_t)w->inputs);
@@ -593,9 +599,9 @@ static lucid_pass pass_of(lucid_pass_kind kind, int order, int x, int g, int v, 
 }
 
 int lucid_batch_norm_forward(const lucid_channels *of, lucid_array x, lucid_vector weight,
-                             lucid_vector bias, lucid_vector running_mean,
-                             lucid_vector running_var, double momentum, double eps, lucid_array y,
-                             double *mean, double *rstd) {
+                             lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                             double momentum, double eps, lucid_array y, double *mean,
+                             double *rstd) {
     job j;
     job_begin(&j, FORWARD);
     j.momentum = momentum;
@@ -639,6 +645,7 @@ int lucid_batch_norm_inference(const lucid_channels *of, lucid_array x, lucid_ve
                                double *rstd) {
     job j;
     job_begin(&j, INFERENCE);
+    j.walk.kernels = of->kernels;
     j.eps = eps;
     j.mean = mean;
     j.rstd = rstd;

@@ -32,9 +32,9 @@ typedef struct {
 
 /* y, mean and 1 / sqrt(variance + eps); moves the running statistics if they are there. */
 int lucid_batch_norm_forward(const lucid_channels *of, lucid_array x, lucid_vector weight,
-                             lucid_vector bias, lucid_vector running_mean,
-                             lucid_vector running_var, double momentum, double eps, lucid_array y,
-                             double *mean, double *rstd);
+                             lucid_vector bias, lucid_vector running_mean, lucid_vector running_var,
+                             double momentum, double eps, lucid_array y, double *mean,
+                             double *rstd);
 
 int lucid_batch_norm_inference(const lucid_channels *of, lucid_array x, lucid_vector weight,
                                lucid_vector bias, lucid_vector running_mean,

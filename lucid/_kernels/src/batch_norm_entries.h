@@ -1,5 +1,5 @@
-/* Bodies of the channel entries over TYPE, the type in memory, WORK, the type computed in, and BITS,
- * the signed integer as wide as WORK; FUSE says whether to have the fused entries. */
+/* Bodies of the channel entries over TYPE, the type in memory, WORK, the type computed in, and
+ * BITS, the signed integer as wide as WORK; FUSE says whether to have the fused entries. */
 
 #define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0, j##_end = (N); j < j##_end; j++)
 
@@ -79,8 +79,8 @@ INLINE void NAME(promote)(vd *s, vw u) {
         }                            \
     } while (0)
 
-INLINE void NAME(sum_step)(const TYPE *x, const TYPE *g, const TYPE *v, vw k,
-                           vw (*u)[LUCID_TERMS], const int order) {
+INLINE void NAME(sum_step)(const TYPE *x, const TYPE *g, const TYPE *v, vw k, vw (*u)[LUCID_TERMS],
+                           const int order) {
     EACH(j, NV) {
         vw d = LOAD(x + j * VW) - k;
         vw a = order > 0 ? LOAD(g + j * VW) : d, b = order > 1 ? LOAD(v + j * VW) : d;
@@ -88,9 +88,9 @@ INLINE void NAME(sum_step)(const TYPE *x, const TYPE *g, const TYPE *v, vw k,
     }
 }
 
-static const BITS NAME(last)[2 * LUCID_LANES] = {
-    0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
-    -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+static const BITS NAME(last)[2 * LUCID_LANES] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                                 0,  0,  0,  0,  0,  -1, -1, -1, -1, -1, -1,
+                                                 -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
 /* The same for the last `keep` of LUCID_LANES elements alone. */
 INLINE void NAME(sum_last)(const TYPE *x, const TYPE *g, const TYPE *v, size_t keep, vw k,
@@ -160,7 +160,7 @@ INLINE void NAME(sums_store)(double *sums, vd (*s)[ND], const int order) {
 }
 
 INLINE void NAME(channel_sum_rows)(const lucid_tile *tile, const WORK *shift, double *sums,
-                           const int order) {
+                                   const int order) {
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     for (size_t r = 0; r < tile->rows; r++, sums += TERMS(order) * LUCID_LANES) {
         vd s[LUCID_TERMS][ND];
@@ -175,7 +175,8 @@ INLINE void NAME(channel_sum_rows)(const lucid_tile *tile, const WORK *shift, do
 
 /* `rows` <= LUCID_CHAIN rows of columns. */
 INLINE void NAME(channel_sum_strip)(const lucid_tile *tile, size_t first, const size_t rows,
-                            const WORK *shift, double *sums, size_t pitch, const int order) {
+                                    const WORK *shift, double *sums, size_t pitch,
+                                    const int order) {
     const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0],
                     vs = tile->in_step[order > 1 ? 2 : 0];
     const TYPE *x = (const TYPE *)tile->in[0] + (ptrdiff_t)first * xs;
@@ -217,8 +218,8 @@ INLINE void NAME(channel_sum_strip)(const lucid_tile *tile, size_t first, const 
     }
 }
 
-INLINE void NAME(channel_sum_cols)(const lucid_tile *tile, const WORK *shift, double *sums, size_t pitch,
-                              const int order) {
+INLINE void NAME(channel_sum_cols)(const lucid_tile *tile, const WORK *shift, double *sums,
+                                   size_t pitch, const int order) {
     size_t r = 0;
     for (; r + LUCID_CHAIN <= tile->rows; r += LUCID_CHAIN)
         NAME(channel_sum_strip)(tile, r, LUCID_CHAIN, shift, sums, pitch, order);
@@ -230,17 +231,16 @@ INLINE void NAME(channel_sum_cols)(const lucid_tile *tile, const WORK *shift, do
 #define COEFFICIENTS(order) ((order) == 0 ? 3 : (order) == 1 ? 4 : 8)
 
 /* Outputs of an element or a vector of elements. */
-#define FIRST(x, g, v, q, order)                                            \
-    ((order) == 0   ? ((x) - (q)[0]) * (q)[1] + (q)[2]                      \
-     : (order) == 1 ? (q)[1] * (g) + ((q)[2] * ((x) - (q)[0]) + (q)[3])     \
+#define FIRST(x, g, v, q, order)                                         \
+    ((order) == 0   ? ((x) - (q)[0]) * (q)[1] + (q)[2]                   \
+     : (order) == 1 ? (q)[1] * (g) + ((q)[2] * ((x) - (q)[0]) + (q)[3])  \
                     : (q)[1] * (v) + ((q)[2] * ((x) - (q)[0]) + (q)[3]))
-#define SECOND(x, g, v, q) \
-    (((q)[4] * (g) + (q)[5] * (v)) + ((q)[6] * ((x) - (q)[0]) + (q)[7]))
+#define SECOND(x, g, v, q) (((q)[4] * (g) + (q)[5] * (v)) + ((q)[6] * ((x) - (q)[0]) + (q)[7]))
 
-/* n elements of one row, where q are its coefficients; `which` is a mask of the outputs. A remainder
- * of less than a vector is computed again with the elements before it. */
-INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *y, TYPE *z, size_t n,
-                             const WORK *q, const int order, const int which) {
+/* n elements of one row, where q are its coefficients; `which` is a mask of the outputs. A
+ * remainder of less than a vector is computed again with the elements before it. */
+INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *y, TYPE *z,
+                             size_t n, const WORK *q, const int order, const int which) {
     if (n < (size_t)VW) {
         for (size_t i = 0; i < n; i++) {
             WORK a = (WORK)x[i], b = (WORK)g[i], c = (WORK)v[i];
@@ -329,10 +329,8 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
         if (with) NAME(sums_load)(s, sums, order);
         if (phase) {
             i = LINE - phase;
-            if (one == 2)
-                NAME(affine_line)(x, g, v, NULL, yl + phase, w, order, 2, 0);
-            else
-                NAME(affine_line)(x, g, v, yl + phase, zl + phase, w, order, which, 0);
+            if (one == 2) NAME(affine_line)(x, g, v, NULL, yl + phase, w, order, 2, 0);
+            else NAME(affine_line)(x, g, v, yl + phase, zl + phase, w, order, which, 0);
             if (r > 0 && dense) {
                 NAME(line_out)(y - phase, yl);
                 if (which == 3) NAME(line_out)(z - phase, zl);
@@ -343,25 +341,28 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
         }
         for (; with && i + CHUNK <= n; i += CHUNK, done += CHUNK) {
             EACH(k, CHUNK / LINE)
-            NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE, y + i + k * LINE,
-                              z, w, order, 1, 1);
+            NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE,
+                              y + i + k * LINE, z, w, order, 1, 1);
             NAME(fetch)(next, nx + done, ng + done, CHUNK, order);
             NAME(sum_chunk)(nx + done, ng + done, ng + done, shifts, s, order);
         }
         for (; i + LINE <= n; i += LINE) {
-            EACH(k, order + 1) if (tile->ahead[k])
-                __builtin_prefetch((k == 0 ? x : k == 1 ? g : v) + i + tile->ahead[k], 0, 2);
-            if (one == 2)
-                NAME(affine_line)(x + i, g + i, v + i, NULL, y + i, w, order, 2, 1);
-            else
-                NAME(affine_line)(x + i, g + i, v + i, y + i, z + i, w, order, which, 1);
+            EACH(k, order + 1)
+            if (tile->ahead[k]) __builtin_prefetch((k == 0   ? x
+                                                    : k == 1 ? g
+                                                             : v) +
+                                                       i + tile->ahead[k],
+                                                   0, 2);
+            if (one == 2) NAME(affine_line)(x + i, g + i, v + i, NULL, y + i, w, order, 2, 1);
+            else NAME(affine_line)(x + i, g + i, v + i, y + i, z + i, w, order, which, 1);
         }
         if (i < n) {
             ptrdiff_t rest = n - i, from = n - LINE, at = rest - LINE;
             if (one == 2)
                 NAME(affine_line)(x + from, g + from, v + from, NULL, yl + at, w, order, 2, 0);
             else
-                NAME(affine_line)(x + from, g + from, v + from, yl + at, zl + at, w, order, which, 0);
+                NAME(affine_line)(x + from, g + from, v + from, yl + at, zl + at, w, order, which,
+                                  0);
             if (!dense || r + 1 == tile->rows) {
                 memcpy(y + i, yl, (size_t)rest * sizeof *y);
                 if (which == 3) memcpy(z + i, zl, (size_t)rest * sizeof *z);
@@ -389,7 +390,7 @@ INLINE int NAME(can_stream)(const lucid_tile *tile, const int which) {
 }
 
 INLINE void NAME(channel_affine_rows)(const lucid_tile *tile, const WORK *q, size_t pitch,
-                                 const int order, const int which) {
+                                      const int order, const int which) {
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     TYPE *y = tile->out[0], *z = tile->out[1];
     if (NAME(can_stream)(tile, which)) {
@@ -411,7 +412,7 @@ INLINE void NAME(channel_affine_rows)(const lucid_tile *tile, const WORK *q, siz
 /* A row of columns. (Rows taken together would share the loads of their coefficients, but walk
  * several pages at once: in cache that took half as long again.) */
 INLINE void NAME(affine_columns)(const lucid_tile *tile, size_t row, const WORK *q, size_t pitch,
-                               const int order, const int which, const int past) {
+                                 const int order, const int which, const int past) {
     const ptrdiff_t at = (ptrdiff_t)row;
     const TYPE *x = (const TYPE *)tile->in[0] + at * tile->in_step[0];
     const TYPE *g = order > 0 ? (const TYPE *)tile->in[1] + at * tile->in_step[1] : x;
@@ -445,8 +446,8 @@ INLINE int NAME(aligned)(const lucid_tile *tile) {
     return bits % 64 == 0;
 }
 
-INLINE void NAME(affine_all_columns)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
-                         const int which, const int past) {
+INLINE void NAME(affine_all_columns)(const lucid_tile *tile, const WORK *q, size_t pitch,
+                                     const int order, const int which, const int past) {
     for (size_t r = 0; r < tile->rows; r++)
         NAME(affine_columns)(tile, r, q, pitch, order, which, past);
 }
@@ -455,8 +456,7 @@ INLINE void NAME(channel_affine_cols)(const lucid_tile *tile, const WORK *q, siz
                                       const int order, const int which) {
     if (NAME(can_stream)(tile, 1) && NAME(aligned)(tile))
         NAME(affine_all_columns)(tile, q, pitch, order, which, 1);
-    else
-        NAME(affine_all_columns)(tile, q, pitch, order, which, 0);
+    else NAME(affine_all_columns)(tile, q, pitch, order, which, 0);
 }
 
 /* ---- The entries ---- */
@@ -465,34 +465,30 @@ INLINE void NAME(channel_affine_cols)(const lucid_tile *tile, const WORK *q, siz
     static void NAME(sums_rows_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
                                         size_t pitch) {                                          \
         (void)pitch;                                                                             \
-        NAME(channel_sum_rows)(tile, shift, sums, ORDER);                                                \
+        NAME(channel_sum_rows)(tile, shift, sums, ORDER);                                        \
     }                                                                                            \
     static void NAME(sums_cols_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
                                         size_t pitch) {                                          \
-        NAME(channel_sum_cols)(tile, shift, sums, pitch, ORDER);                                      \
+        NAME(channel_sum_cols)(tile, shift, sums, pitch, ORDER);                                 \
     }                                                                                            \
     static void NAME(affine_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch) { \
-        if (ORDER < 2 || !tile->out[1])                                                          \
-            NAME(channel_affine_rows)(tile, q, pitch, ORDER, 1);                                      \
+        if (ORDER < 2 || !tile->out[1]) NAME(channel_affine_rows)(tile, q, pitch, ORDER, 1);     \
         else if (tile->out[0])                                                                   \
-            NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                      \
-        else                                                                                     \
-            NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                      \
+            NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                 \
+        else NAME(channel_affine_rows)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                \
     }                                                                                            \
     static void NAME(affine_cols_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch) { \
-        if (ORDER < 2 || !tile->out[1])                                                          \
-            NAME(channel_affine_cols)(tile, q, pitch, ORDER, 1);                                      \
+        if (ORDER < 2 || !tile->out[1]) NAME(channel_affine_cols)(tile, q, pitch, ORDER, 1);     \
         else if (tile->out[0])                                                                   \
-            NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                      \
-        else                                                                                     \
-            NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                      \
+            NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 3);                 \
+        else NAME(channel_affine_cols)(tile, q, pitch, ORDER, ORDER < 2 ? 1 : 2);                \
     }
 
-#define FUSED(ORDER)                                                                             \
-    static void NAME(fused_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch,    \
-                                         const lucid_tile *next, const void *shift,              \
-                                         double *sums) {                                         \
-        NAME(stream_rows)(tile, q, pitch, ORDER, 1, next, shift, sums);                          \
+#define FUSED(ORDER)                                                                          \
+    static void NAME(fused_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch, \
+                                         const lucid_tile *next, const void *shift,           \
+                                         double *sums) {                                      \
+        NAME(stream_rows)(tile, q, pitch, ORDER, 1, next, shift, sums);                       \
     }
 
 #if FUSE

@@ -4,13 +4,13 @@
 
 #include "half.h"
 
-#define TILE 2048         /* elements of an operand unpacked at once */
-#define CHUNK 16384       /* elements of a piece of one row */
+#define TILE 2048          /* elements of an operand unpacked at once */
+#define CHUNK 16384        /* elements of a piece of one row */
 #define COLUMN_CHUNK 65536 /* elements of a piece of columns */
 
 #define SHORT_RUN 4096
 #define STREAM_BYTES 4194304 /* smaller outputs stay in cache for whoever reads them next */
-#define STAGE 4096 /* bytes of an output gathered in L1, so that full lines leave */
+#define STAGE 4096           /* bytes of an output gathered in L1, so that full lines leave */
 
 static const unsigned char item_size[] = {4, 8, 2, 2, 1, 1, 1, 2, 2, 4, 4, 8, 8};
 
@@ -21,8 +21,8 @@ static size_t least(size_t a, size_t b) {
 /* ---- Plan ---- */
 
 /* `turned`: the plan walks the channels backwards. */
-static void set_operand(lucid_walk *w, int k, const lucid_array *a, const lucid_plan *p, int channel,
-                        int inner, int turned) {
+static void set_operand(lucid_walk *w, int k, const lucid_array *a, const lucid_plan *p,
+                        int channel, int inner, int turned) {
     lucid_operand *o = &w->operand[k];
     o->base = a->data + p->offset[k];
     o->type = a->type;
@@ -42,8 +42,8 @@ static void set_operand(lucid_walk *w, int k, const lucid_array *a, const lucid_
                 a->type <= LUCID_FLOAT64 && (steps == 1 || along == (ptrdiff_t)w->size);
 }
 
-void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array *operands, int inputs,
-                     int outputs) {
+void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array *operands,
+                     int inputs, int outputs) {
     const ptrdiff_t *strides[LUCID_OPERANDS];
     lucid_plan plan;
     int channel = -1, inner = -1;
@@ -52,10 +52,8 @@ void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array 
     lucid_plan_loops(&plan, inputs + outputs, of->ndim, of->shape, strides,
                      ~(UINT64_C(1) << of->axis));
     for (int i = 0; i < plan.ndim; i++) {
-        if (plan.reduced[i])
-            inner = i;
-        else
-            channel = i;
+        if (plan.reduced[i]) inner = i;
+        else channel = i;
     }
     w->kernels = of->kernels;
     w->inputs = inputs;
@@ -105,9 +103,9 @@ static size_t stage_rows(const lucid_walk *w, const lucid_tile *t, size_t *step,
 }
 
 /* An affine entry by way of L1: columns [from, to) of rows [row, row + rows). */
-static void staged(const lucid_walk *w, lucid_channel_affine affine, const lucid_tile *t, size_t row,
-                   size_t rows, size_t from, size_t to, size_t step, int dense, const char *q,
-                   size_t pitch) {
+static void staged(const lucid_walk *w, lucid_channel_affine affine, const lucid_tile *t,
+                   size_t row, size_t rows, size_t from, size_t to, size_t step, int dense,
+                   const char *q, size_t pitch) {
     char stage[2][STAGE + 128] __attribute__((aligned(64)));
     char *place[2], *at[2];
     lucid_tile s = *t;
@@ -117,7 +115,8 @@ static void staged(const lucid_walk *w, lucid_channel_affine affine, const lucid
     s.stream = 0;
     for (int k = 0; k < 3; k++)
         if (s.in[k])
-            s.in[k] = (const char *)s.in[k] + ((ptrdiff_t)row * s.in_step[k] + (ptrdiff_t)from) * size;
+            s.in[k] =
+                (const char *)s.in[k] + ((ptrdiff_t)row * s.in_step[k] + (ptrdiff_t)from) * size;
     for (int k = 0; k < 2; k++) {
         if (!s.out[k]) continue;
         place[k] = (char *)s.out[k] + ((ptrdiff_t)row * s.out_step[k] + (ptrdiff_t)from) * size;
@@ -153,8 +152,8 @@ static void affine_streaming(const lucid_walk *w, lucid_channel_affine affine, c
                    w->cols ? q : q + r * work, pitch);
 }
 
-/* Does the entry send whole lines past the cache? Rows do if they are longer than a line, columns if
- * they begin at one. */
+/* Does the entry send whole lines past the cache? Rows do if they are longer than a line, columns
+ * if they begin at one. */
 static int streams_itself(const lucid_walk *w, const lucid_tile *t, int wide) {
     if (wide) return 0;
     if (!w->cols) return t->n * w->size >= 64;
@@ -176,8 +175,7 @@ static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *til
         lucid_channel_affine affine = (w->cols ? e->affine_cols : e->affine_rows)[p->order];
         if (w->stream && !streams_itself(w, tile, wide))
             affine_streaming(w, affine, tile, of_channel, p->pitch, work);
-        else
-            affine(tile, of_channel, p->pitch);
+        else affine(tile, of_channel, p->pitch);
         return;
     }
     size_t terms = p->order == 2 ? LUCID_TERMS : 2;
@@ -188,14 +186,10 @@ static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *til
 static void start(const lucid_walk *w, const lucid_pass *p, const lucid_tile *t, size_t channel) {
     lucid_sums out = {p->sums + channel, p->sums + p->pitch + channel};
     const lucid_kernels *k = w->kernels;
-    if (w->size == 4 && w->cols)
-        k->f32.sum_cols(t->in[0], t->in_step[0], t->rows, t->n, out);
-    else if (w->size == 4)
-        k->f32.sum_rows(t->in[0], t->in_step[0], t->rows, t->n, 0, out);
-    else if (w->cols)
-        k->f64.sum_cols(t->in[0], t->in_step[0], t->rows, t->n, out);
-    else
-        k->f64.sum_rows(t->in[0], t->in_step[0], t->rows, t->n, 0, out);
+    if (w->size == 4 && w->cols) k->f32.sum_cols(t->in[0], t->in_step[0], t->rows, t->n, out);
+    else if (w->size == 4) k->f32.sum_rows(t->in[0], t->in_step[0], t->rows, t->n, 0, out);
+    else if (w->cols) k->f64.sum_cols(t->in[0], t->in_step[0], t->rows, t->n, out);
+    else k->f64.sum_rows(t->in[0], t->in_step[0], t->rows, t->n, 0, out);
 }
 
 /* Rows or columns [from, to) of a tile. */
@@ -203,15 +197,14 @@ static lucid_tile part(const lucid_walk *w, const lucid_tile *t, size_t from, si
     lucid_tile s = *t;
     for (int k = 0; k < 3; k++)
         if (s.in[k])
-            s.in[k] = (const char *)s.in[k] +
-                      (ptrdiff_t)(from * w->size) * (w->cols ? 1 : s.in_step[k]);
+            s.in[k] =
+                (const char *)s.in[k] + (ptrdiff_t)(from * w->size) * (w->cols ? 1 : s.in_step[k]);
     for (int k = 0; k < 2; k++)
         if (s.out[k])
-            s.out[k] = (char *)s.out[k] + (ptrdiff_t)(from * w->size) * (w->cols ? 1 : s.out_step[k]);
-    if (w->cols)
-        s.n = to - from;
-    else
-        s.rows = to - from;
+            s.out[k] =
+                (char *)s.out[k] + (ptrdiff_t)(from * w->size) * (w->cols ? 1 : s.out_step[k]);
+    if (w->cols) s.n = to - from;
+    else s.rows = to - from;
     return s;
 }
 
@@ -228,8 +221,7 @@ static void visit(const lucid_walk *w, const lucid_pass *p, const lucid_tile *t,
     size_t n = w->cols ? t->n : t->rows;
     const unsigned char *flags = p->flags + channel;
     for (size_t i = 0, j; i < n; i = j) {
-        for (j = i + 1; j < n && flags[j] == flags[i]; j++) {
-        }
+        for (j = i + 1; j < n && flags[j] == flags[i]; j++) {}
         if (!flags[i] && p->only_flagged) continue;
         lucid_tile run = part(w, t, i, j);
         call(w, p, &run, channel + i, flags[i] && w->wide);
@@ -252,10 +244,8 @@ static void fetch(const lucid_walk *w, const lucid_operand *o, const char *from,
         size_t some = least(n - i, 128);
         unpack(from + (ptrdiff_t)i * stride, stride, some, o->swap, buffer);
         for (size_t k = 0; k < some; k++) {
-            if (is_double)
-                ((float *)to)[i + k] = (float)buffer[k];
-            else
-                ((double *)to)[i + k] = (double)((float *)buffer)[k];
+            if (is_double) ((float *)to)[i + k] = (float)buffer[k];
+            else ((double *)to)[i + k] = (double)((float *)buffer)[k];
         }
     }
 }
@@ -322,7 +312,8 @@ static void through_buffers(const lucid_walk *w, const lucid_pass *p, const regi
 static void in_sub_tiles(const lucid_walk *w, const lucid_pass *p, const region *g) {
     const size_t unit = LUCID_CHAIN * LUCID_LANES;
     size_t n = least(g->n, unit);
-    if (!w->cols && g->rows < TILE / unit && g->n > unit) n = least(g->n, TILE / g->rows / unit * unit);
+    if (!w->cols && g->rows < TILE / unit && g->n > unit)
+        n = least(g->n, TILE / g->rows / unit * unit);
     size_t rows = TILE / n;
     if (w->cols) rows = rows / LUCID_CHAIN * LUCID_CHAIN;
     for (size_t r = 0; r < g->rows; r += rows)
@@ -342,7 +333,8 @@ int lucid_walk_fuses(const lucid_walk *w, const lucid_pass *affine, const lucid_
         if (!w->operand[k].direct) direct = 0;
     return direct && !w->cols && w->stream && affine->order == sums->order &&
            narrow_entries(w)->fused_rows[affine->order] && affine->output[0] >= 0 &&
-           least(w->length, w->chunk) * w->size >= 64 && (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
+           least(w->length, w->chunk) * w->size >= 64 &&
+           (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
 }
 
 static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile,
@@ -400,7 +392,8 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
         return;
     }
     for (int k = 0; k < 3 && p->ahead; k++)
-        if (t.in[k]) t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
+        if (t.in[k])
+            t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
     visit(w, p, &t, 0);
 }
 

@@ -120,6 +120,8 @@ typedef struct {
     lucid_channel_entries channel_f32, channel_f64, channel_wide;
     lucid_stream stream;
     lucid_pack pack[LUCID_BFLOAT16 + 1]; /* from double to float64, from float to the others */
+    /* 1 / sqrt(x), of a channel's variance; may be missing: then it is computed in line. */
+    double (*rsqrt)(double x);
 } lucid_kernels;
 
 #if defined(__SSE2__)
