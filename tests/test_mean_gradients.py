@@ -110,3 +110,11 @@ def test_bad_axes_of_tensors():
             lucid.mean(x, axis=axis)
     with pytest.raises(TypeError, match=r"mean_var: correction must be a number, got 'a'"):
         lucid.mean_var(x, correction="a")
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "mean_var"])
+def test_a_list_of_tensors_is_refused(name):
+    t = lucid.tensor([1.0, 2.0])
+    for x in ([t, t], (t,), [[t]]):
+        with pytest.raises(TypeError, match=rf"{name}: .*np\.stack"):
+            getattr(lucid, name)(x)

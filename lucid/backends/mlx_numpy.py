@@ -74,6 +74,10 @@ def _native(x, dtype):
 # ---------------------------------------------------------------------------- elementwise
 
 
+def invert(x):
+    return mx.bitwise_invert(x)
+
+
 def exp(x):
     # MLX's float64 exp, sin and cos have float32's digits.
     return mx.power(math.e, x) if x.dtype == mx.float64 else mx.exp(x)

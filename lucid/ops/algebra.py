@@ -95,7 +95,7 @@ class Einsum(Function):
     def forward(ctx, subscripts, optimize, *operands):
         ctx.subscripts, ctx.optimize = subscripts, optimize
         ctx.save_for_backward(*operands)
-        if isinstance(operands[0], np.ndarray) and all(map(is_half, operands)):
+        if all(map(is_half, operands)):
             y = np.einsum(subscripts, *operands, optimize=optimize, dtype=np.float32)
             return y.astype(np.result_type(*operands))
         return namespace(*operands).einsum(subscripts, *operands, optimize=optimize)

@@ -47,11 +47,13 @@ def to(self: Tensor, target: Any, dtype: Any = None) -> Tensor:
     """
     if not isinstance(target, str) or target not in ("cpu", "gpu"):
         try:
-            return astype(self, target)
+            if isinstance(target, str) and target != "bfloat16":  # NumPy may not know it
+                np.dtype(target)
         except TypeError:
             raise ValueError(
                 f"to: target must be a device, 'cpu' or 'gpu', or a dtype, got {target!r}"
             ) from None
+        return astype(self, target)
     if target == self.device:
         return self if dtype is None else astype(self, dtype)
     return To.apply(self, target, dtype)

@@ -348,9 +348,9 @@ class Maximum(Function):
     def backward(cls, ctx, g):
         x, y = (_raw(t) for t in ctx.saved_tensors)
         xp = namespace(g.data)
-        x_chosen = getattr(xp, cls.beaten)(y, x) | (x != x)
-        y_chosen = getattr(xp, cls.beaten)(x, y) | (y != y)
-        share = constant(xp.where(xp.equal(x_chosen, y_chosen), 0.5, x_chosen))
+        beaten = getattr(xp, cls.beaten)
+        x_chosen, y_chosen = beaten(y, x) | (x != x), beaten(x, y) | (y != y)
+        share = constant(xp.where(x_chosen == y_chosen, 0.5, x_chosen))
         need_x, need_y = ctx.needs_input_grad
         return (
             fit(ctx, 0, g * share.astype(g.dtype)) if need_x else None,
@@ -410,8 +410,8 @@ def where(condition, x=None, y=None, /):
     if isinstance(condition, Tensor) and condition.requires_grad:
         raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
     condition = _raw(condition)
-    if not isinstance(condition, (bool, np.bool_)):
-        condition = to_array(condition, copy=True)  # the caller may change it before backward
+    if not np.isscalar(condition):  # a copy, since the caller may change it before backward
+        condition = to_array(condition, copy=True)
     return Where.apply(condition, x, y)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._kernels import _vec
 from .._kernels.mean import bind, mean, mean_var, reduce, std, var
-from .._tensor import Tensor, as_tensor, dtype_name, is_mlx
+from .._tensor import Tensor, as_tensor, dtype_name, is_mlx, refuse_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..autograd.function import cast_inputs
 from ..backends import backend_of
@@ -124,13 +124,14 @@ def _broadcast(g: Tensor, shape: tuple, axes: tuple) -> Tensor:
 # ---- arrays ------------------------------------------------------------------------------------
 
 
-def kernel_array(x: Any) -> np.ndarray | None:
+def kernel_array(operation: str, x: Any) -> np.ndarray | None:
     """Return `x` as an ndarray that the kernels take, or None."""
     if isinstance(x, np.ndarray):
         if type(x) not in (np.ndarray, np.memmap):
             return None
         x = x.view(np.ndarray)
     elif type(x) in (list, tuple, int, float, bool) or isinstance(x, np.generic):
+        refuse_tensors(x, operation)
         x = np.asarray(x)
     elif hasattr(x, "mean") or hasattr(x, "__array_function__"):
         return None  # it has an answer of its own
@@ -182,7 +183,7 @@ def _takes_out(out: Any, shape: tuple, dtype: np.dtype) -> bool:
 
 def _array_statistic(name, x, axis, dtype, out, keepdims, ddof=0):
     """Return mean, var or std by the kernels; None where NumPy has to answer."""
-    x = kernel_array(x)
+    x = kernel_array(name, x)
     if x is None or not (out is None or isinstance(out, np.ndarray)):
         return None
     axes, dtype = _axes(axis, x.ndim), _result_dtype(x, dtype, out)
@@ -233,7 +234,7 @@ def _nonfinite(name, x, axis, dtype, ddof, keepdims, result):
 
 def _about(name, x, axis, dtype, out, ddof, keepdims, center):
     """Return var or std about a given mean: M2 about the true mean, and the shift of it."""
-    array = kernel_array(x)
+    array = kernel_array(name, x)
     if array is None or out is not None or type(center) is not np.ndarray:
         return None
     axes = _axes(axis, array.ndim)
@@ -323,7 +324,7 @@ def _general_mean_var(x, axis=None, *, correction=0, keepdims=False):
         t = as_tensor(x)
         pair = MeanVar.apply(t, _rule_axes("mean_var", axis, t.ndim), correction, bool(keepdims))
         return pair if isinstance(x, Tensor) else tuple([y.data for y in pair])
-    array = kernel_array(x)
+    array = kernel_array("mean_var", x)
     axes = None if array is None or type(keepdims) is not bool else _axes(axis, array.ndim)
     if axes is not None:
         dtype = _result_dtype(array, None, None)

@@ -77,7 +77,7 @@ class Moments:
         >>> lucid.Moments.of([[1.0, 2.0], [3.0, 6.0]], axis=0)
         Moments(count=2, mean=array([2., 4.]), M2=array([2., 8.]))
         """
-        array = kernel_array(x.numpy() if isinstance(x, Tensor) else x)
+        array = kernel_array("Moments.of", x.numpy() if isinstance(x, Tensor) else x)
         if array is None:
             kind = getattr(x, "dtype", None) if type(x) is np.ndarray else type(x).__name__
             raise TypeError(f"Moments.of: x must be a plain array of real numbers, got {kind}")

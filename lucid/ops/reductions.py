@@ -165,9 +165,7 @@ def _extremum(rule, pair, a, axis, out, keepdims, initial, where):
     refuse(rule.schema_v1.name, out=out, where=None if where is True else where)
     axes = axes_of(axis, a.ndim)
     if initial is not None and 0 in [a.shape[i] for i in axes]:
-        shape = kept(a.shape, axes)
-        shape = shape if keepdims else [n for i, n in enumerate(shape) if i not in axes]
-        return broadcast_to(as_tensor(_start(initial, a)), shape)
+        return sum(a, axis, keepdims=keepdims).astype(a.dtype) + _start(initial, a)
     result = rule.apply(a, axis)
     if not keepdims:
         result = np.squeeze(result, axes)
