@@ -6,6 +6,8 @@ table in `lucid.ops`; `backward` is bound by `lucid.autograd.engine`.
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +174,9 @@ class Tensor(Bound):
                 "numpy: a Tensor that requires grad can't become an array without losing its "
                 "gradient; use detach(), or np.stack to join a list of Tensors"
             )
-        return np.array(self.data, dtype=dtype, copy=copy)
+        if not isinstance(self.data, np.ndarray) and copy is False:
+            raise ValueError("numpy: an array on the gpu can't become an ndarray without a copy")
+        return np.array(to_numpy(self.data), dtype=dtype, copy=copy)
 
     def item(self) -> float | int | bool:
         """Return the one element as a Python number."""
@@ -197,7 +201,12 @@ class Tensor(Bound):
         if isinstance(self.data, np.ndarray):
             np.copyto(self.data, array, casting="same_kind")
         else:
-            self.data[...] = array
+            if not is_mlx(array):
+                array = constant(to_array(array)).to("gpu", self.data.dtype).data
+            broadcast_to = module_of(self.data).broadcast_to
+            # Whole arrays are exchanged, dtype and all.
+            self.data[...] = broadcast_to(array, self.data.shape).astype(self.data.dtype)
+            schedule(self.data)
         share_version(self)[0] += 1
         return self
 
@@ -208,7 +217,7 @@ class Tensor(Bound):
         return int(self.data.item())
 
     def __index__(self) -> int:
-        return self.data.__index__()
+        return operator.index(self.data if self.device == "cpu" else self.data.item())
 
     def __bool__(self) -> bool:
         return bool(self.data)
@@ -220,8 +229,8 @@ class Tensor(Bound):
         return (self[i] for i in range(len(self.data)))
 
     def __repr__(self) -> str:
-        text = np.array2string(np.asarray(self.data), separator=", ", prefix="tensor(")
-        if self.data.dtype not in (np.float64, np.int64, np.bool_):
+        text = np.array2string(to_numpy(self.data), separator=", ", prefix="tensor(")
+        if dtype_name(self.data.dtype) not in ("float64", "int64", "bool"):
             text += f", dtype={dtype_name(self.data.dtype)}"
         if self.device != "cpu":
             text += f", device={self.device!r}"
@@ -249,13 +258,50 @@ def _rebuild(cls: type[Tensor], data: Any, edge: Any, grad: Tensor | None) -> Te
 
 def to_array(data: Any, copy: bool | None = None) -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
-    if isinstance(data, (np.ndarray, np.generic)) or not _is_mlx(data):
+    if isinstance(data, (np.ndarray, np.generic)) or not is_mlx(data):
         return np.array(data, copy=copy, order="K")
     return data[...] if copy else data
 
 
-def _is_mlx(data: Any) -> bool:
-    return type(data).__module__.startswith("mlx.")
+def is_mlx(data: Any) -> bool:
+    """Whether this is an MLX array."""
+    return type(data).__name__ == "array" and type(data).__module__ == "mlx.core"
+
+
+def copied(array: Any) -> Any:
+    """Return the elements of now, whatever is written to `array` later."""
+    # MLX replaces the array behind an object, so that another object is as good as a copy.
+    return array.copy("K") if isinstance(array, np.ndarray) else array[...]
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Return an ndarray as it is, and a copy of an MLX array: its views are writable."""
+    if isinstance(array, np.ndarray):
+        return array
+    if dtype_name(array.dtype) != "bfloat16":
+        return np.array(array)
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError as error:
+        message = "numpy: bfloat16 needs ml_dtypes (pip install ml_dtypes), or astype('float32')"
+        raise TypeError(message) from error
+    return np.array(array.view(module_of(array).uint16)).view(bfloat16)
+
+
+def module_of(array: Any) -> Any:
+    """Return `numpy` or `mlx.core`, whichever the array is of."""
+    return sys.modules[type(array).__module__] if is_mlx(array) else np
+
+
+def schedule(*arrays: Any) -> None:
+    """Let MLX begin to compute these; others need no word.
+
+    What is kept from step to step has to be: a lazy array refers to all that it is computed from,
+    and can't be used from another thread.
+    """
+    lazy = [a for a in arrays if is_mlx(a)]
+    if lazy:
+        module_of(lazy[0]).async_eval(lazy)
 
 
 def constant(array: Any) -> Tensor:
@@ -300,10 +346,10 @@ def tensor(
     tensor([1., 2.], dtype=float32, requires_grad=True)
     """
     result = Tensor(data)
-    if dtype is not None:
-        result = result.astype(dtype)
     if device != result.device:
-        result = result.to(device)
+        result = result.to(device, dtype)
+    elif dtype is not None:
+        result = result.astype(dtype)
     if requires_grad:
         result.requires_grad = True
     return result

@@ -1,4 +1,4 @@
-"""Fixtures: every provider and instruction set at hand, and thread counts."""
+"""Fixtures: devices, every provider and instruction set at hand, and thread counts."""
 
 import pytest
 
@@ -27,6 +27,25 @@ def isa(request):
     provider, isa = request.param
     with _vec.using(provider, isa):
         yield isa
+
+
+@pytest.fixture
+def mx():
+    """MLX, where it is installed."""
+    return pytest.importorskip("mlx.core")
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request):
+    """Run the test on each device; on MLX's CPU device for "gpu", since others have no float64."""
+    if request.param == "gpu":
+        mx = request.getfixturevalue("mx")
+        before = mx.default_device()
+        mx.set_default_device(mx.cpu)
+        yield request.param
+        mx.set_default_device(before)
+    else:
+        yield request.param
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid._kernels import _vec
-from lucid._kernels import batch_norm as kernels
+from lucid._kernels import _vec, batch_norm as kernels
 
 LD = np.longdouble
 SHAPES = [(8, 16), (2, 3), (5, 7, 3), (4, 3, 5, 6), (3, 20, 14, 14), (2, 5, 3, 4, 5), (33, 70)]
@@ -433,7 +432,8 @@ def digests(x, g, v):
 @pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 @pytest.mark.parametrize(
-    "shape", [(8, 16), (7, 3, 5), (3, 20, 14, 14), (2, 3, 200, 200), (3000, 40), (2, 40, 47, 31)],
+    "shape",
+    [(8, 16), (7, 3, 5), (3, 20, 14, 14), (2, 3, 200, 200), (3000, 40), (2, 40, 47, 31)],
     ids=str,
 )
 def test_same_bits_on_every_instruction_set_and_thread_count(shape, dtype, layout, threads):

@@ -399,3 +399,99 @@ def test_fixed_bits_regardless_of_alignment():
     for start in range(5):
         x = buffer[start : start + 4000]
         assert lucid.mean(x) == lucid.mean(x.copy())
+
+
+def test_large_finite_float64_is_no_worse_than_numpys():
+    for x in (
+        np.where((np.arange(64) // 8) % 2 == 0, 1.7e308, -1.7e308),
+        np.full(7, 1e305),
+        np.tile([1e200, -1e200], 9),
+    ):
+        for name in ("mean", "var", "std"):
+            with warnings.catch_warnings(record=True) as expected:
+                warnings.simplefilter("always")
+                reference = getattr(np, name)(x)
+            with warnings.catch_warnings(record=True) as got:
+                warnings.simplefilter("always")
+                result = getattr(lucid, name)(x)
+            if np.isfinite(result):
+                assert np.isfinite(reference) <= (result == pytest.approx(reference))
+            else:
+                assert result == reference or np.isnan(reference)
+                assert got[0].category is expected[0].category
+
+
+@pytest.mark.parametrize(
+    ("x", "options"),
+    [
+        (np.float32([3e38, -3e38]), {}),
+        (np.float16([60000, -60000]), {}),
+        (np.array([1e300]), {"dtype": np.float32}),
+        (np.array([100000]), {"dtype": np.float16}),
+    ],
+)
+def test_overflow_of_the_result_type_warns(x, options):
+    name = "mean" if options else "var"
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert np.isinf(getattr(lucid, name)(x, **options))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        getattr(lucid, name)(x, **options)
+
+
+def test_bfloat16_nan_is_silent():
+    x = np.array([np.nan, 1], ml_dtypes.bfloat16)
+    assert np.isnan(lucid.mean(x))
+    assert np.isnan(lucid.var(x))
+
+
+def test_mean_var_is_mean_and_var_for_64_bit_integers():
+    for x in (np.array([2**62 + 1, -(2**62)]), np.array([2**63 + 1, 1], np.uint64)):
+        mean, var = lucid.mean_var(x)
+        assert mean == lucid.mean(x)
+        assert var == lucid.var(x)
+
+
+def test_dtype_of_a_spread_about_a_given_mean():
+    for x in (np.float32, np.float16):
+        for m in (np.int32, np.float32, np.float64):
+            a, center = np.ones((4, 3), x), np.ones((1, 3), m)
+            assert lucid.var(a, 0, mean=center).dtype == np.var(a, 0, mean=center).dtype
+
+
+@pytest.mark.parametrize("keepdims", [None, "x", 2.0, [], np.array(True)])
+def test_keepdims_is_checked_as_numpy_does(keepdims):
+    for x in (np.ones((2, 2)), lucid.tensor([[1.0]])):
+        with pytest.raises(TypeError):
+            lucid.mean(x, 0, keepdims=keepdims)
+
+
+def test_other_kinds_get_only_the_arguments_given():
+    class Own:
+        def __array_function__(self, func, types, args, kwargs):
+            return func.__name__, len(args), sorted(kwargs)
+
+    class List(list):
+        def mean(self, axis=None, dtype=None, out=None):
+            return "own"
+
+    assert lucid.mean(Own(), axis=0) == ("mean", 1, ["axis"])
+    assert lucid.std(Own(), 0, ddof=1) == ("std", 1, ["axis", "ddof"])
+    assert lucid.mean(List([1, 2])) == np.mean(List([1, 2])) == "own"
+
+
+def test_small_thread_stacks():
+    import threading
+
+    before = threading.stack_size(1 << 18)
+    try:
+        results = []
+        x = np.ones((300, 1500), np.float32)
+        work = threading.Thread(
+            target=lambda: results.extend([lucid.mean(x, 0), lucid.var(x[:, ::2], 0)])
+        )
+        work.start()
+        work.join()
+    finally:
+        threading.stack_size(before)
+    assert (results[0] == 1).all()
+    assert (results[1] == 0).all()

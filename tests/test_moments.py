@@ -97,3 +97,19 @@ def test_shapes_must_agree():
 def test_is_frozen():
     with pytest.raises(AttributeError):
         lucid.Moments().count = 3
+
+
+def test_of_refuses_what_it_would_get_wrong():
+    for x, kind in (
+        (np.ma.array([1.0, 2, 100], mask=[0, 0, 1]), "MaskedArray"),
+        (np.array([1j]), "complex128"),
+        (np.array([1], "m8[s]"), "timedelta64"),
+    ):
+        with pytest.raises(TypeError, match=rf"Moments.of: x must .* got .*{kind}"):
+            lucid.Moments.of(x)
+    with pytest.raises(np.exceptions.AxisError):
+        lucid.Moments.of(np.ones((2, 2)), axis=2)
+    with pytest.raises(TypeError):
+        lucid.Moments.of(np.ones((2, 2)), axis=1.0)
+    with pytest.raises(TypeError, match=r"Moments.merge: other must be Moments, got int"):
+        lucid.Moments().merge(3)

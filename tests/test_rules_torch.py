@@ -120,16 +120,16 @@ RULES |= {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_peer(name):
+def test_peer(name, device):
     torch = pytest.importorskip("torch")
     fun, peer, shapes = RULES[name]
     rng = np.random.default_rng(7)
     arrays = [rng.uniform(0.5, 2.5, shape) for shape in shapes]
-    ours = [lucid.tensor(a, requires_grad=True) for a in arrays]
+    ours = [lucid.tensor(a, requires_grad=True, device=device) for a in arrays]
     theirs = [torch.tensor(a, requires_grad=True) for a in arrays]
     y, z = fun(*ours), peer(torch, *theirs)
     weight = rng.standard_normal(z.shape)
-    w = lucid.tensor(weight, requires_grad=True)
+    w = lucid.tensor(weight, requires_grad=True, device=device)
     v = torch.tensor(weight, requires_grad=True)
     first = lucid.grad(y, ours, w, create_graph=True)
     expected = torch.autograd.grad(z, theirs, v, create_graph=True)
@@ -137,7 +137,8 @@ def test_peer(name):
     for a, b in zip((y, *first), (z, *expected), strict=True):
         np.testing.assert_allclose(a.detach(), b.numpy(force=True), rtol=rtol, atol=1e-14)
     directions = [rng.standard_normal(shape) for shape in shapes]
-    second = lucid.grad(first, (*ours, w), directions, allow_unused=True)
+    seeds = [lucid.tensor(d, device=device) for d in directions]
+    second = lucid.grad(first, (*ours, w), seeds, allow_unused=True)
     expected = torch.autograd.grad(
         expected, (*theirs, v), [torch.tensor(d) for d in directions], allow_unused=True
     )

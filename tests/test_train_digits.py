@@ -52,6 +52,17 @@ def test_same_seed_same_result(train_digits, capsys):
     assert lines[0] == lines[1] != lines[2]
 
 
+def test_same_on_the_gpu(train_digits, mx, tmp_path):
+    histories = []
+    for device in ("cpu", "gpu"):
+        train_digits.main(["--epochs", "2", "--device", device, "--output", str(tmp_path)])
+        histories.append(json.loads((tmp_path / "metrics.json").read_text())["history"])
+    for here, there in zip(*histories, strict=True):
+        assert abs(here["test_accuracy"] - there["test_accuracy"]) <= 0.01
+        assert abs(here["train_loss"] - there["train_loss"]) <= 0.01
+        np.testing.assert_allclose(here["running_mean"], there["running_mean"], atol=0.02)
+
+
 def test_bad_epochs(train_digits, capsys):
     with pytest.raises(SystemExit):
         train_digits.main(["--epochs", "0"])

@@ -1,4 +1,4 @@
-"""Batch normalization beside PyTorch's and MLX's: forward, evaluation, backward, double backward."""
+"""Batch normalization beside PyTorch's and MLX's, to second order."""
 
 import numpy as np
 
@@ -74,7 +74,8 @@ class _Torch:
         c = x.shape[1]
         # The strides, which from_numpy keeps, are the memory format.
         self.x, self.g, self.v = (torch.from_numpy(a) for a in (x, g, v))
-        self.weight, self.bias = torch.ones(c, dtype=self.x.dtype), torch.zeros(c, dtype=self.x.dtype)
+        self.weight = torch.ones(c, dtype=self.x.dtype)
+        self.bias = torch.zeros(c, dtype=self.x.dtype)
         self.running = torch.zeros(c, dtype=self.x.dtype), torch.ones(c, dtype=self.x.dtype)
         _, self.mean, self.rstd = torch.native_batch_norm(
             self.x, self.weight, self.bias, *self.running, True, 0.1, 1e-5

@@ -359,7 +359,7 @@ def compiler():
 
 
 def _usable_cpus():
-    """Processors this process may use: its affinity, cut by a cgroup quota."""
+    """Processors this process may use: the least of affinity, cgroup quota, OMP_NUM_THREADS."""
     if hasattr(os, "sched_getaffinity"):
         cpus = len(os.sched_getaffinity(0))
     else:
@@ -373,7 +373,7 @@ def _usable_cpus():
         pass
     requested = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if requested.isdigit() and int(requested) > 0:
-        cpus = int(requested)
+        cpus = min(cpus, int(requested))
     return cpus
 
 

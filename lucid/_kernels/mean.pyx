@@ -46,8 +46,9 @@ cdef object _mean = None, _var = None, _std = None, _mean_var = None, _nonfinite
 def bind(mean, var, std, mean_var, nonfinite):
     """Bind the functions that take every call but the common one.
 
-    The first four have the signatures of the functions here; `nonfinite(name, x, axis, ddof,
-    result)` is called when a result is infinite or NaN, to warn as NumPy does.
+    The first four have the signatures of the functions here; `nonfinite(name, x, axis, dtype, ddof,
+    keepdims, result)` is called when a result is infinite or NaN, to warn as NumPy does; it
+    returns the result.
     """
     global _mean, _var, _std, _mean_var, _nonfinite
     _mean, _var, _std, _mean_var, _nonfinite = mean, var, std, mean_var, nonfinite
@@ -152,10 +153,10 @@ cdef object _reduce(cnp.ndarray x, uint64_t mask, bint keepdims, int kind, int r
     r.root = root
     _vec.plan_loops(&r.plan, 2, nd, shape, operands, mask)
     if elements < GIL_ELEMENTS:
-        status = _vec.reduce(&r)
+        status = _run(&r)
     else:
         with nogil:
-            status = _vec.reduce(&r)
+            status = _run(&r)
     if status == _vec.LUCID_NO_MEMORY:
         raise MemoryError("lucid: no memory for the partial sums of a reduction")
     nonfinite[0] = status == _vec.LUCID_NONFINITE
@@ -174,6 +175,21 @@ cdef object _reduce(cnp.ndarray x, uint64_t mask, bint keepdims, int kind, int r
     if wanted == VARIANCE:
         return variance
     return mean, variance
+
+
+cdef int _run(_vec.lucid_reduction *r) noexcept nogil:
+    """One pass; a second where 64-bit integers are summed exactly, in another form than their
+    deviations are taken."""
+    cdef char *variance = r.variance
+    cdef int status
+    if r.mean == NULL or variance == NULL or r.type < _vec.LUCID_INT64:
+        return _vec.reduce(r)
+    r.variance = NULL
+    status = _vec.reduce(r)
+    if status == _vec.LUCID_NO_MEMORY:
+        return status
+    r.mean, r.variance = NULL, variance
+    return status | _vec.reduce(r)
 
 
 cdef inline object _scalar(double *value, int type_num):
@@ -302,7 +318,7 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
                         &nonfinite)
         if value is not None:
             if nonfinite:
-                _nonfinite("mean", x, axis, 0, value)
+                return _nonfinite("mean", x, axis, None, 0, keepdims, value)
             return value
     return _mean(x, axis, dtype, out, keepdims, where=where)
 
@@ -363,7 +379,7 @@ def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
                         False, &nonfinite)
         if value is not None:
             if nonfinite:
-                _nonfinite("var", x, axis, ddof, value)
+                return _nonfinite("var", x, axis, None, ddof, keepdims, value)
             return value
     return _var(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
@@ -411,7 +427,7 @@ def std(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
                         True, &nonfinite)
         if value is not None:
             if nonfinite:
-                _nonfinite("std", x, axis, ddof, value)
+                return _nonfinite("std", x, axis, None, ddof, keepdims, value)
             return value
     return _std(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
@@ -460,8 +476,6 @@ def mean_var(x, axis=None, *, correction=0, keepdims=False):
     if type(correction) is int and _common(x, axis, keepdims, &kind, &result, &mask):
         value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN | VARIANCE,
                         correction, False, &nonfinite)
-        if value is not None:
-            if nonfinite:
-                _nonfinite("var", x, axis, correction, (<tuple>value)[1])
+        if value is not None and not nonfinite:
             return value
     return _mean_var(x, axis, correction=correction, keepdims=keepdims)

@@ -7,7 +7,6 @@ after everything computed from it: no counting of dependencies, and no recursion
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
@@ -15,7 +14,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, dtype_name
+from .._tensor import Tensor, as_tensor, constant, copied, dtype_name, module_of, schedule
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
@@ -157,14 +156,12 @@ def backward(
         elif create_graph:
             leaf.grad = +g
         else:
-            leaf.grad = constant(_copy(g.data))
+            leaf.grad = constant(copied(g.data))
+    if self.data.__class__ is not np.ndarray:
+        schedule(*(leaf.grad.data for leaf in found))
 
 
 Tensor.backward = backward
-
-
-def _copy(array):
-    return array.copy("K") if isinstance(array, np.ndarray) else array[...]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -259,8 +256,7 @@ def _differentiate(node, grads, onward):
     if grads.__class__ is not list:
         grads = (grads,)
     elif function.materialize_grads:
-        array = next(g.data for g in grads if g is not None)
-        zeros = sys.modules[type(array).__module__].zeros
+        zeros = module_of(next(g.data for g in grads if g is not None)).zeros
         grads = [
             constant(zeros(*meta)) if g is None and meta is not None else g
             for g, meta in zip(grads, node.outputs, strict=True)
@@ -387,12 +383,16 @@ def _seed(operation, tensor, gradient):
             )
         if data.ndim == 0 and data.dtype in _ONES:
             return _ONES[data.dtype]
-        ones = sys.modules[type(data).__module__].ones
-        return constant(ones(data.shape, data.dtype))
+        return constant(module_of(data).ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
     if gradient.data.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "
             f"got {gradient.shape}"
+        )
+    if gradient.device != tensor.device:
+        raise TypeError(
+            f"{operation}: gradient must be on the device of its output, {tensor.device}, "
+            f"got {gradient.device}; use to()"
         )
     return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)

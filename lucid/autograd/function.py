@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from .._tensor import Tensor, constant, is_floating, share_version, to_array
+from .._tensor import Tensor, constant, is_floating, is_mlx, share_version, to_array
 from .mode import _mode, no_grad
 from .schema import AmpPolicy, OpSchema, cast_inputs
 
@@ -215,6 +215,7 @@ def _check_takes_ctx(cls: type, name: str) -> None:
 
 _count = itertools.count(1).__next__
 _new = Tensor.__new__
+_NO_ARRAYS = frozenset((ndarray, int, float, bool, tuple, str, slice, type(None), np.float64))
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
@@ -246,10 +247,17 @@ def _carries_gradient(cls: type, dtype: Any) -> bool:
     return is_floating(dtype)
 
 
-def _check_devices(operation: str, arrays: list) -> None:
-    kinds = {isinstance(a, (ndarray, np.generic)) for a in arrays if hasattr(a, "dtype")}
-    if len(kinds) > 1:
+def check_devices(operation: str, arrays: Any) -> bool:
+    """Raise TypeError if ndarrays and MLX arrays meet; say whether there are MLX arrays."""
+    on_gpu = any(map(is_mlx, arrays))
+    if on_gpu and any(isinstance(a, ndarray) for a in arrays):
         raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
+    return on_gpu
+
+
+def _plain_numbers(items: Any) -> list:
+    # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
+    return [a.item() if isinstance(a, np.generic) else a for a in items]
 
 
 def _tell_apart(args: tuple, arrays: list) -> None:
@@ -386,12 +394,15 @@ class Function:
                 if data.__class__ is not ndarray:
                     foreign = alike = True  # MLX, or a subclass
                 edge = a._edge
+                edge = a._edge
                 if edge is not None and recording:
                     record = needs[i] = True
                     edges[i] = a if edge is True else edge
             elif a.__class__ is ndarray:
                 data = a
             else:
+                if a.__class__ not in _NO_ARRAYS:
+                    foreign = True
                 continue
             if first is None:
                 first = data
@@ -400,8 +411,8 @@ class Function:
             elif data is first or i > 2:
                 alike = True
             last = data
-        if foreign:
-            _check_devices(cls.schema_v1.name, arrays)
+        if foreign and check_devices(cls.schema_v1.name, arrays):
+            args, arrays = _plain_numbers(args), _plain_numbers(arrays)
         if record and alike:
             _tell_apart(args, arrays)
 

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant
+from .._tensor import Tensor, as_tensor, constant, copied, module_of
 from .engine import grad
 from .mode import enable_grad
 
@@ -57,7 +57,7 @@ def value_and_grad(
             leaves, args = _leaves(args, argnums if several else (argnums,))
             value = _scalar("value_and_grad", fun(*args, **kwargs))
             gradients = _gradients(value, leaves, create_graph=False)
-        arrays = tuple(np.array(g.data) for g in gradients)
+        arrays = tuple(copied(g.data) for g in gradients)
         return value.data.reshape(())[()], arrays if several else arrays[0]
 
     return wrapper
@@ -92,10 +92,10 @@ def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
             value = _scalar("hvp", fun(x, *args, **kwargs))
             (g,) = _gradients(value, (leaf,), create_graph=True)
             if not g.requires_grad:
-                return np.zeros_like(leaf.data)
-            v = np.asarray(v, leaf.dtype).reshape(leaf.shape)
+                return _zeros(leaf)
+            v = as_tensor(v).astype(leaf.dtype).reshape(leaf.shape)
             (product,) = grad(g, leaf, v, allow_unused=True)
-        return np.zeros_like(leaf.data) if product is None else np.array(product.data)
+        return _zeros(leaf) if product is None else copied(product.data)
 
     return wrapper
 
@@ -117,11 +117,12 @@ def _scalar(operation, value):
     return value
 
 
+def _zeros(x):
+    return module_of(x.data).zeros_like(x.data)
+
+
 def _gradients(value, leaves, create_graph):
     if not value.requires_grad:
-        return [constant(np.zeros_like(x.data)) for x in leaves]
+        return [constant(_zeros(x)) for x in leaves]
     gradients = grad(value, leaves, create_graph=create_graph, allow_unused=True)
-    return [
-        constant(np.zeros_like(x.data)) if g is None else g
-        for g, x in zip(gradients, leaves, strict=True)
-    ]
+    return [constant(_zeros(x)) if g is None else g for g, x in zip(gradients, leaves, strict=True)]

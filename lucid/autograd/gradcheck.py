@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, constant, dtype_name, to_numpy
 from .engine import grad
 from .mode import enable_grad
 
@@ -73,7 +73,7 @@ def gradcheck(
     if not chosen:
         raise ValueError("gradcheck: at least one input must be a Tensor that requires grad")
     for i in chosen:
-        if inputs[i].dtype != np.float64:
+        if dtype_name(inputs[i].dtype) != "float64":
             raise TypeError(f"gradcheck: inputs[{i}] must be float64, got {inputs[i].dtype}")
     rng = np.random.default_rng(seed)
     problems = []
@@ -85,10 +85,12 @@ def gradcheck(
         gradients = [None] * len(chosen)
         if used:
             targets = [leaves[i] for i in chosen]
-            gradients = grad(*_transposed(used, targets), allow_unused=True)
+            outputs = [y for y, _ in used]
+            seeds = [Tensor(w).to(y.device) for y, w in used]
+            gradients = grad(outputs, targets, seeds, allow_unused=True)
         for i, g in zip(chosen, gradients, strict=True):
             v = rng.standard_normal(inputs[i].shape)
-            terms = 0.0 if g is None else g.data * v
+            terms = 0.0 if g is None else to_numpy(g.data) * v
             analytic, scale = float(np.sum(terms)), float(np.sum(np.abs(terms)))
             numeric = sum(
                 c * _weighted(fun, inputs, i, step * eps * v, weights) for step, c in _STENCIL
@@ -125,7 +127,9 @@ def gradgradcheck(fun: Callable[..., Any], inputs: Tensor | Sequence[Any], **opt
     rng = np.random.default_rng(options.get("seed", 0) + 1)
     with enable_grad():
         outputs = [y for y in _outputs(fun, _leaves(inputs)) if y.requires_grad]
-    weights = [Tensor(rng.standard_normal(y.shape), requires_grad=True) for y in outputs]
+    weights = [Tensor(rng.standard_normal(y.shape)).to(y.device) for y in outputs]
+    for w in weights:
+        w.requires_grad = True
 
     def gradients(*args):
         leaves, seeds = args[: len(inputs)], args[len(inputs) :]
@@ -148,14 +152,10 @@ def _outputs(fun, inputs):
     return [result] if isinstance(result, Tensor) else list(result)
 
 
-def _transposed(used, targets):
-    outputs, weights = zip(*used, strict=True)
-    return outputs, targets, weights
-
-
 def _weighted(fun, inputs, i, shift, weights):
     """The weighted sum of all outputs with one input shifted."""
     leaves = _leaves(inputs)
-    leaves[i] = Tensor(inputs[i].data + shift, requires_grad=True)
+    leaves[i] = Tensor(to_numpy(inputs[i].data) + shift).to(inputs[i].device)
+    leaves[i].requires_grad = True
     pairs = zip(_outputs(fun, leaves), weights, strict=True)
-    return float(sum(np.sum(y.data * w) for y, w in pairs))
+    return float(sum(np.sum(to_numpy(y.data) * w) for y, w in pairs))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, dtype_name
+from .._tensor import Tensor, dtype_name, module_of
 from .mode import _mode
 
 _HALF = frozenset({"float16", "bfloat16"})
@@ -63,4 +63,4 @@ def _cast(a: Any, target: str, policy: AmpPolicy) -> Any:
         return a
     on_cpu = isinstance(data, (np.ndarray, np.generic))
     wanted = "float32" if on_cpu or policy is AmpPolicy.FORCE_FP32 else target
-    return a if name == wanted else a.astype(wanted)
+    return a if name == wanted else a.astype(getattr(module_of(data), wanted))

@@ -6,7 +6,6 @@ and arrays of the same kind come out, and nothing is copied between devices.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,19 +16,24 @@ Array = Any
 class Backend(Protocol):
     """What a backend module provides.
 
-    Channel vectors (``mean``, ``rstd``) have shape (C,) and are float64 on the CPU, float32 on MLX.
+    Channel vectors (``mean``, ``rstd``) have shape (C,) and are float64 on the CPU. On MLX they are
+    float32, but float64 for float64 input; there the mean is a pair, of the rounded mean and the
+    rest (None for running statistics).
     `needs` is a tuple of booleans saying which of the results are wanted; the others are None.
     """
 
     name: str  # "cpu" or "gpu"
 
     def reduce_mean(self, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
-        """Mean of `x` over the non-negative, sorted `axes`; integers give float64."""
+        """Mean of `x` over the non-negative `axes`; integers give float64, on MLX float32."""
 
     def mean_var(
         self, x: Array, axes: tuple[int, ...], correction: float, keepdims: bool
     ) -> tuple[Array, Array]:
         """Mean and variance over `axes` in one pass over memory."""
+
+    def std(self, x: Array, axes: tuple[int, ...], correction: float, keepdims: bool) -> Array:
+        """Standard deviation over `axes`."""
 
     def batch_norm_forward(
         self, x, weight, bias, running_mean, running_var, momentum, eps, channel_axis
@@ -58,14 +62,20 @@ class Backend(Protocol):
         """
 
 
-def namespace(array: Array) -> Any:
-    """Return the module whose functions work on `array`: `numpy` or `mlx.core`."""
-    if isinstance(array, (np.ndarray, np.generic)):
-        return np
-    mlx = sys.modules.get("mlx.core")  # who holds an MLX array has imported it
-    if mlx is not None and isinstance(array, mlx.array):
-        return mlx
-    raise TypeError(f"backend: array must be a NumPy or MLX array, got {type(array).__name__}")
+def namespace(*arrays: Any) -> Any:
+    """Return the module whose functions work on the first array: `numpy`, or that for MLX arrays.
+
+    Python numbers and None are passed over.
+    """
+    for array in arrays:
+        if array.__class__ is np.ndarray or isinstance(array, (np.ndarray, np.generic)):
+            return np
+        if type(array).__module__ == "mlx.core":
+            from . import mlx_numpy
+
+            return mlx_numpy
+    names = ", ".join(type(a).__name__ for a in arrays)
+    raise TypeError(f"backend: array must be a NumPy or MLX array, got {names}")
 
 
 def backend_of(array: Array) -> Backend:

@@ -8,7 +8,7 @@ from .._kernels.batch_norm import (
     forward as batch_norm_forward,
     inference as batch_norm_inference,
 )
-from .._kernels.mean import mean, mean_var as _mean_var
+from .._kernels.mean import mean, mean_var as _mean_var, std as _std
 
 __all__ = [
     "batch_norm_backward",
@@ -18,6 +18,7 @@ __all__ = [
     "mean_var",
     "name",
     "reduce_mean",
+    "std",
 ]
 
 name = "cpu"
@@ -31,3 +32,8 @@ def reduce_mean(x, axes, keepdims):
 def mean_var(x, axes, correction, keepdims):
     """Mean and variance of `x` over `axes`, in one pass."""
     return _mean_var(x, axes, correction=correction, keepdims=keepdims)
+
+
+def std(x, axes, correction, keepdims):
+    """Standard deviation of `x` over `axes`."""
+    return _std(x, axes, ddof=correction, keepdims=keepdims)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lucid._tensor import tensor
+from lucid._tensor import module_of, tensor
 from lucid.nn import functional as F
 from lucid.nn.module import Module, Parameter
 
@@ -48,12 +48,12 @@ class _BatchNorm(Module):
         zeros, ones = np.zeros(num_features), np.ones(num_features)
         self.weight = Parameter(ones, dtype=dtype, device=device) if affine else None
         self.bias = Parameter(zeros, dtype=dtype, device=device) if affine and bias else None
-        for name, value in (
-            ("running_mean", zeros.astype(dtype)),
-            ("running_var", ones.astype(dtype)),
-            ("num_batches_tracked", np.int64(0)),
+        for name, value, kind in (
+            ("running_mean", zeros, dtype),
+            ("running_var", ones, dtype),
+            ("num_batches_tracked", 0, np.int64),
         ):
-            buffer = tensor(value, device=device) if track_running_stats else None
+            buffer = tensor(value, dtype=kind, device=device) if track_running_stats else None
             self.register_buffer(name, buffer)
 
     def forward(self, input: Any) -> Any:
@@ -82,7 +82,9 @@ class _BatchNorm(Module):
             self.eps,
         )
         if counter is not None:
-            counter.data[...] = count  # last, so that a call that raises is not counted
+            # Last, so that a call that raises is not counted; and a number that is there at once,
+            # where adding one on the gpu would have to be waited for in the next step.
+            counter.data[...] = module_of(counter.data).array(count, counter.dtype)
         return y
 
     def _check(self, input: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from lucid._tensor import Tensor
+from lucid._tensor import Tensor, constant, dtype_name, is_mlx
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -26,6 +28,20 @@ __all__ = [
 ]
 
 
+def _takes_mlx(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function made of NumPy's, which don't know MLX arrays, take and return them."""
+
+    @functools.wraps(function)
+    def wrapper(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_mlx(input):
+            return function(input, *args, **kwargs)
+        result = function(constant(input), *args, **kwargs)
+        traced = any(isinstance(a, Tensor) for a in (*args, *kwargs.values()))
+        return result if traced else result.data
+
+    return wrapper
+
+
 @overload
 def linear(input: Tensor, weight: Any, bias: Any = None) -> Tensor: ...
 @overload
@@ -36,6 +52,7 @@ def linear(
 ) -> NDArray[_F]: ...
 @overload
 def linear(input: Any, weight: Any, bias: Any = None) -> Any: ...
+@_takes_mlx
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
@@ -66,6 +83,7 @@ def relu(input: Tensor) -> Tensor: ...
 def relu(input: NDArray[_F]) -> NDArray[_F]: ...
 @overload
 def relu(input: Any) -> Any: ...
+@_takes_mlx
 def relu(input: Any) -> Any:
     """Larger of input and zero, elementwise; the slope at zero is zero.
 
@@ -95,6 +113,7 @@ def log_softmax(input: Tensor, axis: int = -1) -> Tensor: ...
 def log_softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
 @overload
 def log_softmax(input: Any, axis: int = -1) -> Any: ...
+@_takes_mlx
 def log_softmax(input: Any, axis: int = -1) -> Any:
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
@@ -128,6 +147,7 @@ def softmax(input: Tensor, axis: int = -1) -> Tensor: ...
 def softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
 @overload
 def softmax(input: Any, axis: int = -1) -> Any: ...
+@_takes_mlx
 def softmax(input: Any, axis: int = -1) -> Any:
     """Exponentials divided by their sum.
 
@@ -156,6 +176,7 @@ def softmax(input: Any, axis: int = -1) -> Any:
 def cross_entropy(input: Tensor, target: ArrayLike, reduction: str = "mean") -> Tensor: ...
 @overload
 def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any: ...
+@_takes_mlx
 def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any:
     """Negative log-likelihood of class indices under the softmax of logits.
 
@@ -164,7 +185,7 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     input : array_like or Tensor, shape (N, C) or (N, C, S...)
         Logits.
     target : array_like of int, shape (N,) or (N, S...)
-        Indices of classes, from 0 to C - 1.
+        Indices of classes, from 0 to C - 1; on the gpu that is not checked.
     reduction : {"mean", "sum", "none"}
 
     Returns
@@ -186,24 +207,26 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     0.490415
     """
     input = input if hasattr(input, "ndim") else np.asarray(input)
-    target = np.asarray(target)
+    labels: Any = target.data if isinstance(target, Tensor) else target
+    on_gpu = is_mlx(labels)
+    labels = labels if on_gpu else np.asarray(labels)
     shape = input.shape
-    if input.ndim < 2 or target.shape != shape[:1] + shape[2:]:
+    if input.ndim < 2 or labels.shape != shape[:1] + shape[2:]:
         raise ValueError(
             "cross_entropy: target must have the shape of input without axis 1, got input "
-            f"{shape} and target {target.shape}"
+            f"{shape} and target {labels.shape}"
         )
-    if target.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy: target must hold class indices, got {target.dtype}")
+    if getattr(labels.dtype, "kind", dtype_name(labels.dtype)[0]) not in "iu":
+        raise TypeError(f"cross_entropy: target must hold class indices, got {labels.dtype}")
     classes = shape[1]
-    if target.size and not (target.min() >= 0 and target.max() < classes):
+    if labels.size and not on_gpu and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(
             f"cross_entropy: target must be between 0 and {classes - 1}, got "
-            f"{target.min()} to {target.max()}"
+            f"{labels.min()} to {labels.max()}"
         )
     log_likelihood = np.moveaxis(log_softmax(input, axis=1), 1, -1).reshape(-1, classes)
-    picked = log_likelihood[np.arange(target.size), target.ravel()]
-    return _reduce("cross_entropy", -picked.reshape(target.shape), reduction)
+    picked = log_likelihood[np.arange(labels.size), labels.reshape(-1)]
+    return _reduce("cross_entropy", -picked.reshape(labels.shape), reduction)
 
 
 @overload
@@ -212,6 +235,7 @@ def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor: ...
 def mse_loss(input: Any, target: Tensor, reduction: str = "mean") -> Tensor: ...
 @overload
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any: ...
+@_takes_mlx
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Squared difference.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor, tensor
+from lucid._tensor import Tensor, dtype_name, is_floating, tensor
 
 if TYPE_CHECKING:
     from typing import Self
@@ -183,7 +183,8 @@ class Module:
         dtype('float64')
         """
         is_device = isinstance(device_or_dtype, str) and device_or_dtype in ("cpu", "gpu")
-        if not is_device and not _is_floating(np.dtype(device_or_dtype)):
+        name = dtype_name(device_or_dtype)  # bfloat16 may be unknown to NumPy
+        if not is_device and not is_floating(name) and not _is_floating(np.dtype(device_or_dtype)):
             raise TypeError(
                 f"{type(self).__name__}.to: parameters must have a floating dtype, "
                 f"got {np.dtype(device_or_dtype)}"
@@ -191,7 +192,7 @@ class Module:
         moved = [
             (t, *(None if v is None else v.detach().to(device_or_dtype) for v in (t, t.grad)))
             for t in (*self.parameters(), *self.buffers())
-            if is_device or _is_floating(t.dtype)
+            if is_device or is_floating(t.dtype) or _is_floating(t.dtype)
         ]
         for t, value, gradient in moved:  # not before all of them could be converted
             t.data, t.grad = value.data, gradient  # type: ignore[union-attr]
@@ -265,7 +266,7 @@ class Module:
         for name, array in arrays.items():
             if array.shape != own[name].shape:
                 problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
-            elif not np.can_cast(array.dtype, own[name].dtype, "same_kind"):
+            elif not np.can_cast(array.dtype, _numpy_dtype(own[name].dtype), "same_kind"):
                 problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
         if problems:
             raise ValueError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
@@ -302,6 +303,12 @@ def _is_floating(dtype: Any) -> bool:
     return np.can_cast(dtype, "f8", "same_kind") and not np.can_cast(dtype, "i8", "same_kind")
 
 
+def _numpy_dtype(dtype: Any) -> Any:
+    name = dtype_name(dtype)
+    return np.float32 if name == "bfloat16" else dtype if isinstance(dtype, np.dtype) else name
+
+
 def _to_array(value: Any) -> np.ndarray[Any, Any]:
     # Tensors, PyTorch's as well
-    return np.array(value.detach().numpy() if hasattr(value, "detach") else value, order="C")
+    value = value.detach() if hasattr(value, "detach") else value
+    return np.array(value.numpy() if hasattr(value, "numpy") else value, order="C")

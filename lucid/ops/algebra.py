@@ -9,6 +9,7 @@ import numpy as np
 
 from .._tensor import as_tensor
 from ..autograd import AmpPolicy, Function, OpSchema
+from ..backends import namespace
 from .elementwise import Multiply, fit
 from .reductions import axes_of, refuse
 from .shape import ravel, swapaxes, transpose
@@ -94,7 +95,7 @@ class Einsum(Function):
     def forward(ctx, subscripts, optimize, *operands):
         ctx.subscripts, ctx.optimize = subscripts, optimize
         ctx.save_for_backward(*operands)
-        return np.einsum(subscripts, *operands, optimize=optimize)
+        return namespace(*operands).einsum(subscripts, *operands, optimize=optimize)
 
     @staticmethod
     def backward(ctx, g):
@@ -111,7 +112,7 @@ class Einsum(Function):
             # What only this operand has was summed within it: its gradient is repeated there.
             alone = "".join(c for c in wanted if c not in result and c not in "".join(others))
             lengths = dict(zip(wanted, operands[i].shape, strict=True))
-            ones = np.ones([lengths[c] for c in alone], g.dtype)
+            ones = namespace(g.data).ones([lengths[c] for c in alone], g.dtype)
             terms_back = ",".join([result, *others, alone])
             back = Einsum.apply(f"{terms_back}->{wanted}", ctx.optimize, g, *arrays, ones)
             grads.append(fit(ctx, i + 2, back))
@@ -131,7 +132,8 @@ def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
                 new = spare.pop()
                 terms[i] = terms[i][:k] + new + terms[i][k + 1 :]
                 terms.append(c + new)
-                operands.append(as_tensor(np.eye(operands[i].shape[k], dtype=operands[i].dtype)))
+                xp, n = namespace(operands[i].data), operands[i].shape[k]
+                operands.append(as_tensor(xp.eye(n, dtype=operands[i].dtype)))
     return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *operands)
 
 

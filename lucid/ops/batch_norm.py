@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lucid._kernels.batch_norm import batch_norm, bind, is_common
-from lucid._tensor import Tensor, constant, share_version, to_array
+from lucid._tensor import Tensor, constant, copied, share_version
 from lucid.autograd import AmpPolicy, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of, cpu
@@ -154,7 +154,8 @@ class BatchNormNd(Function):
     @staticmethod
     def forward(ctx, x, weight, bias, options):
         """Normalize `x`; `options` are the arguments of `_normalize` after ``bias``."""
-        y, ctx.saved_mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
+        y, ctx.mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
+        ctx.saved_mean = ctx.mean[0] if ctx.mean.__class__ is tuple else ctx.mean
         *_, ctx.training, _, ctx.eps, ctx.channel_axis = options
         shape = x.shape
         ctx.channels = channels = shape[ctx.channel_axis]
@@ -174,7 +175,7 @@ class BatchNormNd(Function):
             weight = constant(weight.data)
             weight._edge = ctx.edges[1]
         needs = ctx.needs_input_grad[:3]
-        options = bias, ctx.saved_mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
+        options = bias, ctx.mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)
 
@@ -233,9 +234,7 @@ def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
 
 def _private(vector: Any) -> Tensor | None:
     """Keep the values of now, whatever is written to the parameter later."""
-    if vector.__class__ is np.ndarray:
-        return constant(vector.copy())
-    return None if vector is None else constant(to_array(vector, copy=True))
+    return None if vector is None else constant(copied(vector))
 
 
 def _of_rank(suffix: str, name: str) -> type[BatchNormNd]:

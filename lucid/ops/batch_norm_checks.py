@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from lucid._tensor import Tensor, is_floating, to_array
+from lucid._tensor import Tensor, dtype_name, is_floating, to_array
 from lucid.backends import namespace
 
 
@@ -118,10 +118,11 @@ def floating(x: Any, weight: Any, bias: Any, channel_axis: int) -> list:
         if v is not None and name != "input":
             _check_vector(name, v, x, channel_axis)
         if v is not None and not _is_real_float(v.dtype):
-            if getattr(v.dtype, "kind", "i") not in "iub":
+            if getattr(v.dtype, "kind", dtype_name(v.dtype)[0]) not in "iub":
                 raise TypeError(
                     f"batch_norm: {name} must have a real dtype up to float64, got {v.dtype}"
                 )
-            v = v.astype(np.float32 if name == "input" else np.float64)
+            xp = namespace(v)
+            v = v.astype(xp.float64 if xp is np and name != "input" else xp.float32)
         result.append(v)
     return result

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, constant
+from .._tensor import Tensor, constant, is_mlx
+from ..autograd.function import check_devices
+from ..backends import namespace
 from .reductions import refuse
 
 _REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
@@ -17,9 +19,27 @@ def constant_rule(func):
 
     def rule(*args, **kwargs):
         refuse(func.__name__, out=kwargs.get("out"))
-        return _wrapped(func(*_plain(args), **_plain(kwargs)))
+        args, kwargs = _plain(args), _plain(kwargs)
+        return _wrapped(_on_device(func, args)(*args, **kwargs))
 
     return rule
+
+
+def _on_device(func, args):
+    """Return the function that stands for NumPy's on the device of its arguments."""
+    arrays = args[0] if args and args[0].__class__ in (tuple, list) else args
+    for a in arrays:
+        if a.__class__ is not np.ndarray and is_mlx(a):
+            break
+    else:
+        return func
+    check_devices(func.__name__, arrays)
+    if func.__name__ in ("shape", "ndim", "size"):
+        return func
+    found = getattr(namespace(a), func.__name__, None)
+    if found is None:
+        raise TypeError(f"{func.__name__}: there is no rule for the gpu; use .to('cpu')")
+    return found
 
 
 def _plain(a: Any) -> Any:
@@ -35,6 +55,8 @@ def _plain(a: Any) -> Any:
 def _wrapped(a: Any) -> Any:
     if isinstance(a, (np.ndarray, np.generic)):
         return constant(np.asarray(a))
+    if is_mlx(a):
+        return constant(a)
     return tuple([_wrapped(x) for x in a]) if type(a) is tuple else a
 
 

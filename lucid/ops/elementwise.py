@@ -44,10 +44,8 @@ def astype(x: Tensor, dtype, /) -> Tensor:
 
     Integers and booleans carry no gradient, so the result is a constant then.
     """
-    if isinstance(x.data, np.ndarray):
-        dtype = np.dtype(dtype)
-    elif isinstance(dtype, str):
-        dtype = getattr(namespace(x.data), dtype)
+    to_dtype = np.dtype if isinstance(x.data, np.ndarray) else namespace(x.data).dtype_of
+    dtype = to_dtype(dtype)
     return x if x.data.dtype == dtype else AsType.apply(x, dtype)
 
 
@@ -126,7 +124,7 @@ class Remainder(Function):
     def backward(ctx, g):
         x, y = ctx.saved_tensors
         need_x, need_y = ctx.needs_input_grad
-        quotient = as_tensor(np.floor_divide(_raw(x), _raw(y)))
+        quotient = constant(namespace(g.data).floor_divide(_raw(x), _raw(y)))
         return (
             fit(ctx, 0, g) if need_x else None,
             fit(ctx, 1, -g * quotient) if need_y else None,
@@ -167,7 +165,7 @@ def _power(x, p):
 def _power_slope(x, p):
     if isinstance(p, (int, float)):
         return 0 if p == 0 else 1 if p == 1 else p * x if p == 2 else p * x ** (p - 1)
-    flat = constant(np.logical_and(np.equal(_raw(x), 0), np.equal(_raw(p), 0)))
+    flat = np.logical_and(np.equal(x, 0), np.equal(p, 0))
     return p * x ** np.where(flat, 1, p - 1)
 
 
@@ -325,17 +323,18 @@ Sign, Floor, Ceil, Trunc, Rint = (
 
 class Maximum(Function):
     schema_v1 = OpSchema("maximum")
-    ufunc, beaten = np.maximum, np.less
+    beaten = "less"
 
     @classmethod
     def forward(cls, ctx, x, y):
         ctx.save_for_backward(x, y)
-        return cls.ufunc(x, y)
+        return getattr(namespace(x, y), cls.schema_v1.name)(x, y)
 
     @classmethod
     def backward(cls, ctx, g):
         x, y = (_raw(t) for t in ctx.saved_tensors)
-        share = np.where(np.equal(x, y), 0.5, ~cls.beaten(x, y))
+        xp = namespace(g.data)
+        share = constant(xp.where(xp.equal(x, y), 0.5, ~getattr(xp, cls.beaten)(x, y)))
         need_x, need_y = ctx.needs_input_grad
         return (
             fit(ctx, 0, g * share.astype(g.dtype)) if need_x else None,
@@ -345,7 +344,7 @@ class Maximum(Function):
 
 class Minimum(Maximum):
     schema_v1 = OpSchema("minimum")
-    ufunc, beaten = np.minimum, np.greater
+    beaten = "greater"
 
 
 class Where(Function):
@@ -355,7 +354,7 @@ class Where(Function):
     @staticmethod
     def forward(ctx, condition, x, y):
         ctx.condition = condition
-        return np.where(condition, x, y)
+        return namespace(x, y, condition).where(condition, x, y)
 
     @staticmethod
     def backward(ctx, g):
@@ -373,14 +372,15 @@ class Clip(Function):
     @staticmethod
     def forward(ctx, x, low, high):
         ctx.save_for_backward(x, low, high)
-        return np.clip(x, low, high)
+        return namespace(x).clip(x, low, high)
 
     @staticmethod
     def backward(ctx, g):
         x, low, high = (_raw(t) for t in ctx.saved_tensors)
-        below = np.False_ if low is None else np.less(x, low)
-        above = np.False_ if high is None else np.greater(x, high)
-        crossed = np.False_ if low is None or high is None else np.greater(low, high)
+        xp = namespace(g.data)
+        below = np.False_ if low is None else xp.less(x, low)
+        above = np.False_ if high is None else xp.greater(x, high)
+        crossed = np.False_ if low is None or high is None else xp.greater(low, high)
         parts = (~(below | above | crossed), below & ~crossed, above | crossed)
         return tuple(
             fit(ctx, i, Where.apply(part, g, 0)) if needed else None
@@ -390,8 +390,8 @@ class Clip(Function):
 
 def where(condition, x=None, y=None, /):
     if x is None and y is None:
-        return tuple(constant(i) for i in np.nonzero(_raw(condition)))
-    return Where.apply(condition.numpy() if isinstance(condition, Tensor) else condition, x, y)
+        return tuple(constant(i) for i in namespace(_raw(condition)).nonzero(_raw(condition)))
+    return Where.apply(_raw(condition), x, y)
 
 
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
@@ -414,7 +414,7 @@ class Round(Function):
 
     @staticmethod
     def forward(ctx, x, decimals):
-        return np.round(x, decimals)
+        return namespace(x).round(x, decimals)
 
     @staticmethod
     def backward(ctx, g):
@@ -431,7 +431,7 @@ class Copy(Function):
 
     @staticmethod
     def forward(ctx, x, order):
-        return np.array(x, order=order)
+        return namespace(x).array(x, order=order)
 
     @staticmethod
     def backward(ctx, g):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._tensor import Tensor
+from .device import to
 from .elementwise import astype
 from .shape import getitem, reshape, transpose
 
@@ -41,7 +42,7 @@ def bound(ufuncs: dict, functions: dict) -> dict:
         "astype": astype,
         "reshape": _reshape,
         "transpose": _transpose,
-        "to": _to,
+        "to": to,
     }
     for name, ufunc in _BINARY.items():
         methods[f"__{name}__"], methods[f"__r{name}__"] = _operators(ufuncs[ufunc])
@@ -81,12 +82,3 @@ def _reshape(self: Tensor, *shape, order: str = "C") -> Tensor:
 def _transpose(self: Tensor, *axes) -> Tensor:
     """Reorder the axes, as `numpy.ndarray.transpose` does."""
     return transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
-
-
-def _to(self: Tensor, target) -> Tensor:
-    """Move to a device, ``"cpu"`` or ``"gpu"``, or convert to a dtype."""
-    if target not in ("cpu", "gpu"):
-        return astype(self, target)
-    if target == self.device:
-        return self
-    raise NotImplementedError(f"to: device {target!r} is not available")

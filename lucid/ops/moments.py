@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from lucid.ops.mean import mean, var
+from lucid._kernels.mean import reduce
+from lucid._tensor import Tensor
+from lucid.ops.mean import kernel_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +64,30 @@ class Moments:
         Moments
             An empty one if there is nothing to reduce over.
 
+        Raises
+        ------
+        TypeError
+            For masked, complex and other arrays whose moments these are not.
+        numpy.exceptions.AxisError
+            For an axis out of range.
+
         Examples
         --------
         >>> import lucid
         >>> lucid.Moments.of([[1.0, 2.0], [3.0, 6.0]], axis=0)
         Moments(count=2, mean=array([2., 4.]), M2=array([2., 8.]))
         """
-        x = np.asanyarray(x)
-        axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
-        count = math.prod(x.shape[a] for a in axes)
+        array = kernel_array(x.numpy() if isinstance(x, Tensor) else x)
+        if array is None:
+            kind = getattr(x, "dtype", None) if type(x) is np.ndarray else type(x).__name__
+            raise TypeError(f"Moments.of: x must be a plain array of real numbers, got {kind}")
+        axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim, "axis")
+        count = math.prod(array.shape[a] for a in axes)
         if count == 0:
-            zeros = np.zeros(np.sum(x, axis=axis).shape)
+            zeros = np.zeros([n for a, n in enumerate(array.shape) if a not in axes])
             return cls(0, zeros, zeros.copy())
-        mean_of_x = mean(x, axis=axis, dtype=np.float64)
-        return cls(count, mean_of_x, var(x, axis=axis, dtype=np.float64) * count)
+        (mean, var), _ = reduce(array, axes, False, np.dtype(np.float64), True, True)
+        return cls(count, mean, var * count)
 
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both data sets together, by Chan's formula [1]_.
@@ -90,8 +103,8 @@ class Moments:
 
         Raises
         ------
-        ValueError
-            If the shapes differ.
+        TypeError, ValueError
+            If `other` is no Moments, or of another shape.
 
         References
         ----------
@@ -104,6 +117,8 @@ class Moments:
         >>> lucid.Moments.of([1.0, 3.0]).merge(lucid.Moments.of([5.0])).mean.item()
         3.0
         """
+        if not isinstance(other, Moments):
+            raise TypeError(f"Moments.merge: other must be Moments, got {type(other).__name__}")
         if not other.count:
             return self
         if not self.count:

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._tensor import Tensor, as_tensor, constant
 from ..autograd import AmpPolicy, Function, OpSchema
+from ..backends import namespace
 
 _WIDE = AmpPolicy.FORCE_FP32
 
@@ -24,7 +25,7 @@ class Sum(Function):
         ctx.axis, ctx.keepdims = axis, keepdims
         if isinstance(x, np.ndarray):
             return np.add.reduce(x, axis, None, None, keepdims)
-        return x.sum(axis, keepdims)
+        return namespace(x).sum(x, axis, keepdims)
 
     @staticmethod
     def backward(ctx, g):
@@ -40,7 +41,7 @@ class BroadcastTo(Function):
 
     @staticmethod
     def forward(ctx, x, shape):
-        return np.broadcast_to(x, shape)
+        return namespace(x).broadcast_to(x, shape)
 
     @staticmethod
     def backward(ctx, g):
@@ -85,8 +86,8 @@ class Max(Function):
     def backward(ctx, g):
         x, y = (t.data for t in ctx.saved_tensors)
         chosen = (x == y) | ((x != x) & (y != y))
-        share = chosen / chosen.sum(axis=ctx.axis, keepdims=True)
-        return g * as_tensor(share.astype(g.dtype)), None
+        share = constant(chosen / chosen.sum(axis=ctx.axis, keepdims=True))
+        return g * share.astype(g.dtype), None
 
 
 class Min(Max):
@@ -118,7 +119,8 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
     a = _summand("prod", a, dtype, out, where, 1)
     if not a.requires_grad:
-        result = constant(np.asarray(np.prod(a.data, axis=axis, keepdims=keepdims)))
+        result = namespace(a.data).prod(a.data, axis=axis, keepdims=keepdims)
+        result = as_tensor(result)
     else:
         result = _product(a, axes_of(axis, a.ndim), keepdims)
     return result if initial is None else result * initial

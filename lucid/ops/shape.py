@@ -6,8 +6,9 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor
+from .._tensor import Tensor, as_tensor, copied, dtype_name, is_mlx, to_numpy
 from ..autograd import Function, OpSchema
+from ..backends import namespace
 from .elementwise import fit
 from .reductions import axes_of, refuse
 
@@ -43,11 +44,11 @@ def squeeze(a, axis=None):
     shape = a.data.shape
     if axis is None:
         return Reshape.apply(a, tuple([n for n in shape if n != 1]))
-    return Reshape.apply(a, np.squeeze(a.data, axis).shape)
+    return Reshape.apply(a, namespace(a.data).squeeze(a.data, axis).shape)
 
 
 def expand_dims(a, axis):
-    return Reshape.apply(a, np.expand_dims(a.data, axis).shape)
+    return Reshape.apply(a, namespace(a.data).expand_dims(a.data, axis).shape)
 
 
 class Transpose(Function):
@@ -101,7 +102,7 @@ class Index(Function):
     @staticmethod
     def forward(ctx, x, index):
         ctx.index = index
-        return x[index]
+        return x[index] if isinstance(x, np.ndarray) else namespace(x).getitem(x, index)
 
     @staticmethod
     def backward(ctx, g):
@@ -118,6 +119,8 @@ class IndexAdd(Function):
     @staticmethod
     def forward(ctx, x, index, shape):
         ctx.index = index
+        if not isinstance(x, np.ndarray):
+            return namespace(x).add_at(shape, index, x)
         out = np.zeros(shape, x.dtype)
         if may_repeat(index):
             np.add.at(out, index, x)
@@ -141,7 +144,7 @@ def getitem(a: Tensor, index) -> Tensor:
     if index.__class__ is tuple:
         index = tuple([_plain_index(i) for i in index])
     else:
-        index = _plain_index(index)
+        index = (_plain_index(index),)
     return Index.apply(a, index)
 
 
@@ -149,11 +152,14 @@ def _plain_index(index):
     if index is None or index is Ellipsis or isinstance(index, (int, slice)):
         return index
     if isinstance(index, Tensor):
-        index = index.numpy()
+        index = index.data
     if isinstance(index, (list, tuple, range, np.ndarray)):
         # A copy, since the caller may change the array before backward.
         index = np.array(index)
         return index.astype(np.intp) if index.size == 0 and index.dtype != bool else index
+    if is_mlx(index):
+        # The number of elements under a mask has to be waited for; integers stay lazy.
+        return copied(index) if "int" in dtype_name(index.dtype) else _plain_index(to_numpy(index))
     return operator.index(index)
 
 
@@ -162,7 +168,7 @@ def take(a, indices, axis=None, out=None, mode="raise"):
     if axis is None:
         a, axis = ravel(a), 0
     (axis,) = axes_of(axis, a.ndim)
-    indices = indices if isinstance(indices, (int, Tensor)) else np.asarray(indices)
+    indices = np.asarray(indices) if isinstance(indices, (list, tuple)) else indices
     return getitem(a, (slice(None),) * axis + (indices,))
 
 
@@ -179,7 +185,7 @@ class Roll(Function):
     @staticmethod
     def forward(ctx, x, shift, axis):
         ctx.shift, ctx.axis = shift, axis
-        return np.roll(x, shift, axis)
+        return namespace(x).roll(x, shift, axis)
 
     @staticmethod
     def backward(ctx, g):
@@ -201,7 +207,7 @@ class Pad(Function):
     @staticmethod
     def forward(ctx, x, widths, value):
         ctx.inner = tuple([slice(w, w + n) for (w, _), n in zip(widths, x.shape, strict=True)])
-        return np.pad(x, widths, constant_values=value)
+        return namespace(x).pad(x, widths, constant_values=value)
 
     @staticmethod
     def backward(ctx, g):
@@ -227,7 +233,7 @@ class Concatenate(Function):
     def forward(ctx, axis, *arrays):
         ctx.axis = axis
         ctx.lengths = [a.shape[axis] for a in arrays]
-        return np.concatenate(arrays, axis)
+        return namespace(*arrays).concatenate(arrays, axis)
 
     @staticmethod
     def backward(ctx, g):

@@ -40,8 +40,9 @@ int lucid_num_threads(void) {
     if (n <= 1 || atomic_load_explicit(&forked, memory_order_relaxed)) return 1;
 #if defined(_OPENMP)
     if (omp_in_parallel()) return 1;
-    int runtime = omp_get_max_threads();
+    int runtime = omp_get_max_threads(), most = omp_get_thread_limit();
     if (runtime < n) n = runtime;
+    if (most < n) n = most;
 #endif
     return n;
 }

@@ -25,6 +25,7 @@ enum {
     FEW_PARTS = 16,         /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
     NARROW = 32,            /* columns that are too few to fill the registers */
+    SMALL_TILE = 128,      /* outputs whose accumulators go on the stack */
     SHORT_ROW = 24,         /* a row that is */
     WIDENED = 16,           /* rows of them that are read as one */
 };
@@ -50,7 +51,7 @@ typedef struct {
     ptrdiff_t itemsize;
     size_t fields;    /* of a tile: FIELDS, or 2 where only sums are wanted */
     double *partials; /* [task][part][fields][tile] */
-    atomic_int nonfinite;
+    atomic_int nonfinite, failed;
 } job;
 
 enum { FIELDS = 6 };
@@ -260,24 +261,24 @@ static void walk(const job *j, const loop *loops, int level, const char *x, luci
 /* ---- results ----------------------------------------------------------------------------------
  */
 
-static void put_run(char *out, ptrdiff_t step, lucid_type type, const double *value, size_t n) {
-    uint16_t h;
-    switch (type) {
-    case LUCID_FLOAT32:
-        for (size_t k = 0; k < n; k++)
-            *(float *)(out + (ptrdiff_t)k * step) = (float)value[k];
-        return;
-    case LUCID_FLOAT64:
-        for (size_t k = 0; k < n; k++)
-            *(double *)(out + (ptrdiff_t)k * step) = value[k];
-        return;
-    default:
-        for (size_t k = 0; k < n; k++) {
-            h = type == LUCID_FLOAT16 ? lucid_double_to_half(value[k])
-                                      : lucid_double_to_bfloat(value[k]);
-            *(uint16_t *)(out + (ptrdiff_t)k * step) = h;
+/* Round to the result's type; 0 if one is then infinite or NaN. */
+static int put_run(char *out, ptrdiff_t step, lucid_type type, const double *value, size_t n) {
+    const uint16_t exponent = type == LUCID_FLOAT16 ? 0x7c00 : 0x7f80;
+    double check = 0;
+    int finite = 1;
+    for (size_t k = 0; k < n; k++, out += step) {
+        if (type == LUCID_FLOAT32) {
+            check += (*(float *)out = (float)value[k]) * 0;
+        } else if (type == LUCID_FLOAT64) {
+            check += (*(double *)out = value[k]) * 0;
+        } else {
+            uint16_t h = type == LUCID_FLOAT16 ? lucid_double_to_half(value[k])
+                                               : lucid_double_to_bfloat(value[k]);
+            *(uint16_t *)out = h;
+            finite &= (h & exponent) != exponent;
         }
     }
+    return finite && check == 0;
 }
 
 /* n outputs of the tile, `tile` apart, to `at` bytes into the results, `step` apart. */
@@ -285,7 +286,7 @@ static int finish_run(const job *j, lucid_moments a, size_t tile, ptrdiff_t at, 
                       size_t n) {
     const lucid_reduction *r = j->r;
     enum { WIDTH = 64 };
-    double hi[WIDTH], lo[WIDTH], value[WIDTH], check = 0;
+    double hi[WIDTH], lo[WIDTH], value[WIDTH];
     int finite = 1;
     if (r->mean && !r->variance && tile == 1 && step == 4 && r->result == LUCID_FLOAT32)
         return j->kernels->f32.means(a.sums.hi, a.sums.lo, n, r->count, (float *)(r->mean + at));
@@ -296,19 +297,18 @@ static int finish_run(const job *j, lucid_moments a, size_t tile, ptrdiff_t at, 
                 hi[k] = a.sums.hi[k * tile];
                 lo[k] = a.sums.lo[k * tile];
             }
-            finite &= j->kernels->f64.means(hi, lo, some, r->count, value);
-            put_run(r->mean + at, step, r->result, value, some);
+            j->kernels->f64.means(hi, lo, some, r->count, value);
+            finite &= put_run(r->mean + at, step, r->result, value, some);
         }
         if (r->variance) {
             for (size_t k = 0; k < some; k++) {
                 value[k] = a.m2[k * tile] / r->divisor;
                 if (r->root) value[k] = sqrt(value[k]);
-                check += value[k] * 0;
             }
-            put_run(r->variance + at, step, r->result, value, some);
+            finite &= put_run(r->variance + at, step, r->result, value, some);
         }
     }
-    return finite && check == 0;
+    return finite;
 }
 
 /* Write a task's results; 0 if any is infinite or NaN. */
@@ -364,12 +364,21 @@ static void run_task(void *context, size_t index) {
     ptrdiff_t x, out;
     size_t task = index / j->parts, part = index % j->parts;
     place(j, task, part, loops, &x, &out);
-    double memory[FIELDS * LUCID_COLUMNS], *own = memory;
-    if (j->partials) own = j->partials + index * j->fields * j->tile;
+    double memory[FIELDS * SMALL_TILE], *own = memory, *heap = NULL;
+    if (j->partials) {
+        own = j->partials + index * j->fields * j->tile;
+    } else if (j->tile > SMALL_TILE) { /* stacks of other threads may be small */
+        own = heap = malloc(j->fields * j->tile * sizeof *own);
+        if (!heap) {
+            atomic_store(&j->failed, 1);
+            return;
+        }
+    }
     memset(own, 0, j->fields * j->tile * sizeof *own);
     lucid_moments tile = fields(own, j->tile);
     walk(j, loops, 0, j->r->x + x, tile);
     if (!j->partials && !finish(j, loops, 0, tile, out)) atomic_store(&j->nonfinite, 1);
+    free(heap);
 }
 
 /* Merge the parts of one task, in order, into the first. */
@@ -493,6 +502,7 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
     j.wide = is_wide(r->type);
     j.itemsize = itemsizes[r->type];
     atomic_init(&j.nonfinite, 0);
+    atomic_init(&j.failed, 0);
     size_t reduced = 1, elements = 1;
     for (int i = 0; i < r->plan.ndim; i++) {
         if (r->plan.reduced[i]) reduced *= (size_t)r->plan.length[i];
@@ -515,5 +525,6 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
         lucid_parallel(j.tasks, j.tasks * j.parts * j.tile, merge_parts, &j);
         free(j.partials);
     }
+    if (atomic_load(&j.failed)) return LUCID_NO_MEMORY;
     return atomic_load(&j.nonfinite) ? LUCID_NONFINITE : LUCID_OK;
 }

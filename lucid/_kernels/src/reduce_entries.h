@@ -278,8 +278,8 @@ static int NAME(means)(const double *restrict hi, const double *restrict lo, siz
 #endif
         }
         for (size_t i = 0; i < some; i++) {
-            check[i] += value[i] * 0;
             out[k + i] = (TYPE)value[i];
+            check[i] += out[k + i] * 0;
         }
     }
     double sum = 0;

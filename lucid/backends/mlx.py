@@ -1,0 +1,326 @@
+"""The GPU backend: MLX arrays, on MLX's default device.
+
+MLX's float32 reductions lose digits, so nothing is summed here but in levels of short sums, and
+what has an offset is shifted first: x = shift + d, where the shift is the sum in levels over n, or
+the first value if that is the same but for rounding. A constant is then shifted by itself, which
+leaves nothing. The mean that batch normalization keeps is a pair of numbers, rounded mean and rest.
+
+On a GPU each fused function is compiled, which makes few passes of many elementwise steps. On
+MLX's CPU device compiling is slower than not to.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+
+import mlx.core as mx
+
+from .mlx_numpy import on_gpu, runs, sum as total
+
+__all__ = [
+    "batch_norm_backward",
+    "batch_norm_double_backward",
+    "batch_norm_forward",
+    "batch_norm_inference",
+    "mean_var",
+    "name",
+    "reduce_mean",
+]
+
+name = "gpu"
+
+
+@functools.cache
+def _compiled(function, gpu, *static):
+    bound = functools.partial(function, *static)
+    return mx.compile(bound) if gpu else bound
+
+
+def _fused(function, *static):
+    """Return `function` with its first arguments, which hold no array, bound to `static`."""
+    return _compiled(function, on_gpu(), *static)
+
+
+def _wide(x: mx.array) -> mx.array:
+    """Return `x` in the type it is computed in."""
+    return x if x.dtype == mx.float64 else x.astype(mx.float32)
+
+
+def _floating(dtype: mx.Dtype) -> mx.Dtype:
+    return dtype if mx.issubdtype(dtype, mx.floating) else mx.float32
+
+
+# ---------------------------------------------------------------------------- mean and variance
+
+
+def reduce_mean(x, axes, keepdims):
+    """Mean of `x` over `axes`; integers give float32, which every device has."""
+    _warn_if_empty("Mean of empty slice.", _count(x, axes) == 0)
+    return _fused(_mean, tuple(axes), keepdims)(x)
+
+
+def mean_var(x, axes, correction, keepdims):
+    """Mean and variance of `x` over `axes`."""
+    _warn_if_empty("Degrees of freedom <= 0 for slice.", _count(x, axes) <= correction)
+    return _fused(_mean_var, tuple(axes), correction, keepdims)(x)
+
+
+def std(x, axes, correction, keepdims):
+    """Standard deviation of `x` over `axes`."""
+    return mx.sqrt(mean_var(x, axes, correction, keepdims)[1])
+
+
+def _count(x, axes):
+    return math.prod(x.shape[a] for a in axes)
+
+
+def _warn_if_empty(message, empty):
+    if empty:
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _mean(axes, keepdims, x):
+    dtype, x = _floating(x.dtype), _wide(x)
+    n = _count(x, axes)
+    sums, terms, rest = _sums(x, axes)
+    # From here on all is a sixteenth of x, and may be read as often as it takes.
+    rough = total(sums, axes, True) / _count(sums, axes)
+    excess = total(sums - rough, axes, True)
+    shift = rough / terms
+    if rest is not None:
+        excess = excess + total(rest - shift, axes, True)
+    return _without(_sound(shift, shift + excess / n), axes, keepdims).astype(dtype)
+
+
+def _sums(x, axes):
+    """Return sums of some terms along the longest run of `axes`, their number, and what is left.
+
+    A power of two is divided by without rounding, and four times a number, added up in any order,
+    is exactly that: the mean of a constant is that constant.
+    """
+    first, last = max(runs(axes), key=lambda run: math.prod(x.shape[slice(*run)]), default=(0, 0))
+    before, after = x.shape[:first], x.shape[last:]
+    n = math.prod(x.shape[first:last])
+    outer, inner, rows = math.prod(before), math.prod(after), n // 16
+    if rows < 8 or x.dtype.size > 4:
+        return x, 1, None
+
+    def shaped(a):
+        return a.reshape(*before, -1, *(1,) * (last - first - 1), *after)
+
+    flat = x.reshape(outer, n, inner)
+    used, rest = (flat, None) if n == 16 * rows else (flat[:, : 16 * rows], flat[:, 16 * rows :])
+    sums = used.reshape(outer, 4, 4 * rows * inner).sum(1)
+    sums = sums.reshape(outer, 4, rows * inner).sum(1)
+    return shaped(sums), 16, None if rest is None else shaped(rest)
+
+
+def _mean_var(axes, correction, keepdims, x):
+    dtype, x = _floating(x.dtype), _wide(x)
+    _, mean, _, variance, _ = _moments(x, axes)
+    # Over no degrees of freedom NumPy divides by zero.
+    n = _count(x, axes)
+    variance = variance * n / mx.array(max(n - correction, 0), x.dtype)
+    return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
+
+
+def _without(v, axes, keepdims):
+    return v if keepdims else v.squeeze(axes)
+
+
+def _sound(rough, exact):
+    """Keep infinite means, of which `exact` made NaN."""
+    return mx.where(mx.isinf(rough), rough, exact)
+
+
+def _shift(x, axes, rough):
+    if x.size == 0:
+        return rough
+    first = x[tuple([slice(1) if i in axes else slice(None) for i in range(x.ndim)])]
+    return mx.where(mx.abs(first - rough) <= mx.abs(rough) * 2**-17, first, rough)
+
+
+def _scale(x, axes, shift):
+    """Return what brings some of ``x - shift`` to one at most: squares may overflow."""
+    if x.size == 0:
+        return mx.ones_like(shift)
+    some = [slice(None, None, -(-x.shape[i] // 8) if i in axes else 1) for i in range(x.ndim)]
+    size = mx.max(mx.abs(x[tuple(some)] - shift), axes, keepdims=True)
+    return 1 / mx.where(size > 0, mx.clip(size, 2.0**-56, 2.0**110), 1)
+
+
+def _moments(x, axes, scale_of=None):
+    """Return e, mean, rest, variance of e, mean of e, with x = shift + e / scale."""
+    n = _count(x, axes)
+    rough = total(x, axes, True) / n
+    shift = _shift(x, axes, rough)
+    e = x - shift
+    scale = scale_of and scale_of(x, axes, shift)
+    e = e if scale is None else e * scale
+    offset = total(e, axes, True) / n
+    variance = mx.maximum(total(e * e, axes, True) / n - offset * offset, 0)
+    excess = offset if scale is None else offset / scale
+    mean = shift + excess
+    moments = e, _sound(rough, mean), excess - (mean - shift), variance, offset
+    return moments if scale is None else (*moments, scale)
+
+
+# ---------------------------------------------------------------------------- batch normalization
+
+
+def batch_norm_forward(x, weight, bias, running_mean, running_var, momentum, eps, channel_axis):
+    """``y, mean, rstd``; the running statistics are set to their new, scheduled values."""
+    if x.size == 0:
+        running_mean = running_var = None
+    momentum, eps = (mx.array(v, _wide_type(x)) for v in (momentum, eps))
+    y, mean, rest, rstd, new = _fused(_forward, channel_axis)(
+        x, weight, bias, running_mean, running_var, momentum, eps
+    )
+    if running_mean is not None:
+        # Left alone, they would be a graph that grows with every step. What is scheduled here may
+        # be used from another thread, what is merely planned may not. In a transformation of MLX
+        # this raises, rightly, before anything is written.
+        mx.async_eval(y, mean, rest, rstd, new)
+        running_mean[...], running_var[...] = new
+    return y, (mean, rest), rstd
+
+
+def batch_norm_inference(x, weight, bias, running_mean, running_var, eps, channel_axis):
+    """``y, mean, rstd`` from the running statistics."""
+    eps = mx.array(eps, _wide_type(x))
+    y, mean, rstd = _fused(_inference, channel_axis)(
+        x, weight, bias, running_mean, running_var, eps
+    )
+    return y, (mean, None), rstd
+
+
+def batch_norm_backward(dy, x, weight, bias, mean, rstd, training, channel_axis, needs):
+    """``dx, dweight, dbias``."""
+    return _fused(_backward, channel_axis, training, needs)(dy, x, weight, bias, *mean, rstd)
+
+
+def batch_norm_double_backward(v, w, u, dy, x, weight, mean, rstd, training, channel_axis, needs):
+    """Gradients to ``dy, x, weight``."""
+    return _fused(_double_backward, channel_axis, training, needs)(
+        v, w, u, dy, x, weight, *mean, rstd
+    )
+
+
+def _wide_type(x):
+    return mx.float64 if x.dtype == mx.float64 else mx.float32
+
+
+class _Channels:
+    """The axes of one call: `column` makes a vector broadcast, `row` undoes it."""
+
+    def __init__(self, x, axis):
+        self.axes = tuple([i for i in range(x.ndim) if i != axis])
+        self.shape = [x.shape[axis] if i == axis else 1 for i in range(x.ndim)]
+        self.count = math.prod(x.shape[i] for i in self.axes)
+        self.dtype = _wide_type(x)
+
+    def column(self, vector, default=None):
+        return default if vector is None else vector.astype(self.dtype).reshape(self.shape)
+
+    def sum(self, a):
+        return total(a, self.axes, True)
+
+    def normalized(self, x, mean, rest, rstd):
+        x = (x.astype(self.dtype) - self.column(mean)) * self.column(rstd)
+        return x, None if rest is None else self.column(rest) * self.column(rstd)
+
+
+def row(column, dtype=None):
+    return column.reshape(-1).astype(dtype or column.dtype)
+
+
+def _forward(axis, x, weight, bias, running_mean, running_var, momentum, eps):
+    c = _Channels(x, axis)
+    e, mean, rest, variance, offset, scale = _moments(x.astype(c.dtype), c.axes, _scale)
+    slope = 1 / mx.sqrt(variance + eps * (scale * scale))  # of e; that of x is `scale` times it
+    rstd = slope * scale
+    slope = slope * c.column(weight, 1)
+    y = (e * slope + (c.column(bias, 0) - offset * slope)).astype(x.dtype)
+    mean = row(mean)
+    new = None
+    if running_mean is not None:
+        unbiased = row(variance / scale / scale) * (c.count / (c.count - 1))
+        new = tuple(
+            [
+                (old.astype(c.dtype) * (1 - momentum) + batch * momentum).astype(old.dtype)
+                for old, batch in ((running_mean, mean), (running_var, unbiased))
+            ]
+        )
+    return y, mean, row(rest), row(rstd), new
+
+
+def _inference(axis, x, weight, bias, mean, variance, eps):
+    c = _Channels(x, axis)
+    mean, rstd = mean.astype(c.dtype), 1 / mx.sqrt(variance.astype(c.dtype) + eps)
+    slope = c.column(rstd) * c.column(weight, 1)
+    y = (x.astype(c.dtype) - c.column(mean)) * slope + c.column(bias, 0)
+    return y.astype(x.dtype), mean, rstd
+
+
+def _backward(axis, training, needs, dy, x, weight, bias, mean, rest, rstd):
+    c = _Channels(x, axis)
+    g = dy.astype(c.dtype)
+    t, off = c.normalized(x, mean, rest, rstd)  # x̂ = t - off
+    sum_g, sum_gx = c.sum(g), None
+    if needs[1] or training:
+        sum_gx = c.sum(g * t)
+        sum_gx = sum_gx if off is None else sum_gx - off * sum_g
+    dx = dweight = dbias = None
+    n = c.count if training else 0
+    if needs[0]:
+        slope = c.column(rstd) * c.column(weight, 1)
+        dx = g * slope
+        if n:
+            p = slope * sum_gx / n
+            dx = dx - t * p + (off * p - slope * sum_g / n)
+        dx = dx.astype(x.dtype)
+    if needs[1]:
+        dweight = row(sum_gx, weight.dtype)
+    if needs[2]:
+        dbias = row(sum_g, bias.dtype)
+    return dx, dweight, dbias
+
+
+def _double_backward(axis, training, needs, v, w, u, dy, x, weight, mean, rest, rstd):
+    c = _Channels(x, axis)
+    g, t_off = dy.astype(c.dtype), c.normalized(x, mean, rest, rstd)
+    t, off = t_off[0], 0 if t_off[1] is None else t_off[1]
+    r, gamma = c.column(rstd), c.column(weight, 1)
+    i = 1 / c.count if training and c.count else 0
+    w, u = c.column(w, 0), c.column(u, 0)
+    v = None if v is None else v.astype(c.dtype)
+    sum_g = c.sum(g)
+    q = i * (c.sum(g * t) - off * sum_g)
+    sum_vg = sum_v = p = 0
+    if v is not None:
+        sum_vg, sum_v = c.sum(v * g), c.sum(v)
+        p = i * (c.sum(v * t) - off * sum_v)
+    product = sum_vg - i * sum_v * sum_g - p * q * (1 / i if i else 0)
+    slope = gamma * r
+
+    def combine(dtype, result, *terms):
+        """Add array · column to it for each term; no array is none."""
+        for array, column in terms:
+            if array is not None:
+                result = array * column + result
+        return result.astype(dtype)
+
+    d_dy = d_x = d_weight = None
+    if needs[0]:
+        to_t = w - slope * p
+        constant = u - slope * (i * sum_v) - to_t * off
+        d_dy = combine(dy.dtype, constant, (v, slope), (t, to_t))
+    if needs[1]:
+        to_t = -r * (w * q - 2 * (slope * p) * q + slope * (i * product))
+        constant = r * (slope * (q * (i * sum_v) + p * (i * sum_g)) - w * (i * sum_g)) - to_t * off
+        d_x = combine(x.dtype, constant, (g, r * (w - slope * p)), (v, -slope * r * q), (t, to_t))
+    if needs[2]:
+        d_weight = row(r * product, weight.dtype)
+    return d_dy, d_x, d_weight

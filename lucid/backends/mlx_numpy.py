@@ -1,0 +1,215 @@
+"""NumPy's functions over MLX arrays: `mlx.core`, but for what has another name or form there.
+
+`lucid.backends.namespace` gives this module for MLX arrays and `numpy` for NumPy's, so that a rule
+is written once. Names that are not defined here are those of `mlx.core`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+_NAMES = {"absolute": "abs", "rint": "round"}
+
+
+def __getattr__(name: str) -> Any:
+    function = globals()[name] = getattr(mx, _NAMES.get(name, name))
+    return function
+
+
+def on_gpu() -> bool:
+    """Whether MLX computes on a GPU here; on its CPU device it serves as stand-in."""
+    return mx.default_device().type == mx.gpu
+
+
+# ---------------------------------------------------------------------------- types and places
+
+
+def dtype_of(dtype: Any) -> mx.Dtype:
+    """Return MLX's dtype for one of NumPy's, or a name."""
+    if not isinstance(dtype, mx.Dtype):
+        name = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name  # NumPy has none
+        name = "bool_" if name == "bool" else name
+        if not isinstance(getattr(mx, name, None), mx.Dtype):
+            raise TypeError(f"gpu: there is no {name} in MLX; cast to float32 first")
+        dtype = getattr(mx, name)
+    if dtype == mx.float64 and on_gpu():
+        raise TypeError("gpu: MLX has no float64 on this device; cast to float32 first")
+    return dtype
+
+
+def astype(x: mx.array, dtype: Any) -> mx.array:
+    return x.astype(dtype_of(dtype))
+
+
+def array(x: Any, dtype: Any = None, order: Any = None) -> mx.array:
+    """Copy; `order` is NumPy's, MLX has but one."""
+    if isinstance(x, mx.array):  # its memory is never written, so another object will do
+        return x[...] if dtype is None else x.astype(dtype)
+    return mx.array(x, dtype)
+
+
+def from_numpy(x: np.ndarray, dtype: Any = None) -> mx.array:
+    """Copy an ndarray of any layout, cast to `dtype`."""
+    wanted = dtype_of(x.dtype if dtype is None else dtype)
+    if wanted == mx.bfloat16:
+        if x.dtype.name == "bfloat16":
+            return mx.array(np.ascontiguousarray(x).view(np.uint16)).view(wanted).reshape(x.shape)
+        return mx.array(_native(x, np.float32)).astype(wanted)
+    return mx.array(_native(x, wanted_by_numpy(wanted)), wanted)
+
+
+def wanted_by_numpy(dtype: mx.Dtype) -> np.dtype:
+    return np.dtype(str(dtype).rpartition(".")[2].rstrip("_"))
+
+
+def _native(x, dtype):
+    # MLX takes neither negative strides nor foreign byte order.
+    return np.asarray(x, dtype, order="C")
+
+
+# ---------------------------------------------------------------------------- elementwise
+
+
+def exp(x):
+    # MLX's float64 exp, sin and cos have float32's digits.
+    return mx.power(math.e, x) if x.dtype == mx.float64 else mx.exp(x)
+
+
+def sin(x):
+    if x.dtype != mx.float64:
+        return mx.sin(x)
+    t = mx.tan(x / 2)
+    return 2 * t / (1 + t * t)
+
+
+def cos(x):
+    if x.dtype != mx.float64:
+        return mx.cos(x)
+    t = mx.tan(x / 2)
+    return 2 / (1 + t * t) - 1
+
+
+def exp2(x):
+    return mx.power(2.0, x)
+
+
+def clip(x, low, high):
+    x = x if low is None else mx.maximum(x, low)
+    return x if high is None else mx.minimum(x, high)
+
+
+def round(x, decimals=0):
+    if decimals == 0:
+        return mx.round(x)
+    scale = 10.0**decimals  # in MLX it has float32's digits
+    return mx.round(x * scale) / scale
+
+
+def pad(x, widths, constant_values=0):
+    if np.ndim(constant_values):
+        raise TypeError("pad: constant_values must be one number on the gpu")
+    return mx.pad(x, [tuple(w) for w in widths], constant_values=constant_values)
+
+
+def einsum(subscripts, *operands, optimize=False):
+    return mx.einsum(subscripts, *operands)  # which chooses the order itself
+
+
+# ---------------------------------------------------------------------------- sums
+
+_TERMS = 32  # of one sum
+_SIDE_BY_SIDE = 128  # neighbours added as vectors
+
+
+def sum(x: mx.array, axis: Any = None, keepdims: bool = False) -> mx.array:
+    """Sum in levels of short sums: one long float32 sum, as MLX's own, loses digits.
+
+    Half types are summed in float32 and rounded once.
+    """
+    axes = _axes(axis, x.ndim)
+    if mx.issubdtype(x.dtype, mx.integer) or x.dtype == mx.bool_:
+        return mx.sum(x, axes, keepdims)  # exact
+    shape = x.shape
+    total = x.astype(mx.float32) if x.dtype.size == 2 else x
+    for first, last in runs(axes):
+        total = _levels(
+            total.reshape(
+                math.prod(shape[:first]), math.prod(shape[first:last]), math.prod(shape[last:])
+            )
+        )
+        shape = (*shape[:first], *(1,) * (last - first), *shape[last:])
+    if not keepdims:
+        shape = [n for i, n in enumerate(shape) if i not in axes]
+    return total.reshape(shape).astype(x.dtype)
+
+
+def _levels(x: mx.array) -> mx.array:
+    """Sum over the middle one of three axes, which is kept."""
+    outer, n, inner = x.shape
+    beside = max(1, _SIDE_BY_SIDE // max(inner, 1))
+    while n > 2 * _TERMS:
+        blocks = -(-n // (_TERMS * beside))
+        terms = n // (blocks * beside)
+        if terms < 2:  # what is left of it
+            beside = max(1, n // _TERMS)
+            continue
+        used, rows = blocks * terms * beside, blocks * beside
+        head = x[:, :used].reshape(outer, blocks, terms, beside * inner)
+        head = mx.sum(head, 2).reshape(outer, rows, inner)
+        x = head if used == n else mx.concatenate([head, x[:, used:]], 1)
+        n = x.shape[1]
+    return mx.sum(x, 1, keepdims=True)
+
+
+def _axes(axis, ndim):
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
+
+
+def runs(axes: tuple) -> Any:
+    """Yield (first, last + 1) of neighbouring ones among `axes`, the last run first."""
+    found = []
+    for a in sorted(axes):
+        if found and found[-1][1] == a:
+            found[-1][1] = a + 1
+        else:
+            found.append([a, a + 1])
+    return reversed(found)
+
+
+# ---------------------------------------------------------------------------- indices
+
+
+def nonzero(x: mx.array) -> tuple:
+    """Return the indices of what is not zero; their number has to be waited for."""
+    return tuple([mx.array(i) for i in np.nonzero(np.array(x))])
+
+
+def getitem(x: mx.array, index: Any) -> mx.array:
+    """Index as NumPy does, and check the bounds as far as they are known on the host."""
+    return x[_index(x.shape, index)]
+
+
+def add_at(shape: tuple, index: Any, x: mx.array) -> mx.array:
+    """Return zeros with `x` added at `index`, repeatedly where an index repeats."""
+    return mx.zeros(shape, x.dtype).at[_index(shape, index)].add(x)
+
+
+def _index(shape, index):
+    """Masks become integers; NumPy raises its own error for what it would not take."""
+    parts = index if isinstance(index, tuple) else (index,)
+    host = tuple([np.zeros(p.shape, int) if isinstance(p, mx.array) else p for p in parts])
+    np.broadcast_to(np.False_, shape)[host]
+    result = []
+    for p in parts:
+        if isinstance(p, np.ndarray):
+            found = p.nonzero() if p.dtype == bool else (p,)
+            result += [mx.array(np.asarray(i, np.int32, order="C")) for i in found]
+        else:
+            result.append(p)
+    return tuple(result)

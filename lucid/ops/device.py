@@ -1,0 +1,52 @@
+"""Moving between devices: the only place where an array changes its device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._tensor import Tensor, to_numpy
+from ..autograd import Function, OpSchema
+from .elementwise import astype
+
+
+class To(Function):
+    """A copy on another device; its gradient is copied back."""
+
+    schema_v1 = OpSchema("to")
+    saves_input = False
+    fresh_grads = True
+
+    @staticmethod
+    def forward(ctx, x, device, dtype):
+        ctx.source = "cpu" if isinstance(x, np.ndarray) else "gpu"
+        return to_device(x, device, dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        return To.apply(g, ctx.source, ctx.edges[0].dtype), None, None
+
+
+def to_device(array: Any, device: str, dtype: Any = None) -> Any:
+    """Copy an array to ``"cpu"`` or ``"gpu"``, cast to `dtype`."""
+    if device == "cpu":
+        array = to_numpy(array)
+        return array if dtype is None else array.astype(dtype)
+    try:
+        from ..backends.mlx_numpy import from_numpy
+    except ImportError as error:
+        raise ImportError("gpu: MLX is not installed; pip install 'lucid[mlx]'") from error
+    return from_numpy(array, dtype)
+
+
+def to(self: Tensor, target: Any, dtype: Any = None) -> Tensor:
+    """Move to a device, ``"cpu"`` or ``"gpu"``, or convert to a dtype.
+
+    The gradient comes back to where this Tensor is.
+    """
+    if not isinstance(target, str) or target not in ("cpu", "gpu"):
+        return astype(self, target)
+    if target == self.device:
+        return self if dtype is None else astype(self, dtype)
+    return To.apply(self, target, dtype)
