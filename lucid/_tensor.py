@@ -98,7 +98,10 @@ class Tensor(Bound):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to this Tensor; may be set on leaves."""
+        """Whether gradients flow to this Tensor; may be set on leaves.
+
+        Those that require grad are in native byte order: setting it copies data of another.
+        """
         return self._edge is not None
 
     @requires_grad.setter
@@ -112,6 +115,8 @@ class Tensor(Bound):
             raise TypeError(
                 f"requires_grad: dtype must be real floating point, got {self.data.dtype}"
             )
+        if value:
+            self.data = in_native_order(self.data)
         self._edge = True if value else None
 
     @property
@@ -211,10 +216,24 @@ class Tensor(Bound):
         return self
 
     def __float__(self) -> float:
-        return float(self.data.item())
+        return float(self._number())
 
     def __int__(self) -> int:
-        return int(self.data.item())
+        return int(self._number())
+
+    def _number(self) -> float | int | bool:
+        # NumPy and math convert in passing, so that the gradient would be lost unseen.
+        if self._edge is not None:
+            raise TypeError(
+                "number: a Tensor that requires grad can't become a number without losing its "
+                "gradient; use item(), or detach()"
+            )
+        return self.data.item()
+
+    def __format__(self, spec: str) -> str:
+        if self.data.ndim == 0 and spec:
+            return format(self.data.item(), spec)
+        return super().__format__(spec)
 
     def __index__(self) -> int:
         return operator.index(self.data if self.device == "cpu" else self.data.item())
@@ -240,6 +259,14 @@ class Tensor(Bound):
             text += f", grad_fn=<{self.grad_fn.name}>"
         return f"tensor({text})"
 
+    def __copy__(self) -> Tensor:
+        rebuild, args, state = self.__reduce__()
+        result = rebuild(*args)
+        result._version = share_version(self)
+        if state:
+            result.__dict__.update(state)
+        return result
+
     def __reduce__(self) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise TypeError(
@@ -256,8 +283,39 @@ def _rebuild(cls: type[Tensor], data: Any, edge: Any, grad: Tensor | None) -> Te
     return result
 
 
+def in_native_order(array: Any) -> Any:
+    """Return the array, or a copy of it if its bytes are swapped: gradients are native."""
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
+    return array
+
+
+def refuse_tensors(data: Any, operation: str = "tensor") -> None:
+    """Raise TypeError for a list or tuple with Tensors in it, at any depth.
+
+    NumPy would take it apart and lose the gradients, or take numbers out of it one by one.
+    """
+    if isinstance(data, (list, tuple)):
+        kinds = set(map(type, data))
+        if any(issubclass(k, Tensor) for k in kinds):
+            raise TypeError(
+                f"{operation}: data must be an array, got a {type(data).__name__} of Tensors; "
+                "join them by np.stack"
+            )
+        if any(issubclass(k, (list, tuple)) for k in kinds):
+            for item in data:
+                refuse_tensors(item, operation)
+
+
 def to_array(data: Any, copy: bool | None = None) -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
+    subclass = isinstance(data, np.ndarray) and type(data) is not np.ndarray
+    if subclass and isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            "tensor: data must not be a masked array, since Tensors have no mask; use its "
+            "filled(value)"
+        )
+    refuse_tensors(data)
     if isinstance(data, (np.ndarray, np.generic)) or not is_mlx(data):
         return np.array(data, copy=copy, order="K")
     return data[...] if copy else data

@@ -51,4 +51,4 @@ class autocast(ModeSwitch):
         self._dtype = name if enabled else None
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, autocast=self._dtype)
+        return replace(mode, autocast=self._dtype, outer=mode)

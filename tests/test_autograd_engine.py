@@ -1,5 +1,6 @@
 """The walk through the graph: any shape and size of it, and what it leaves in memory."""
 
+import copy
 import gc
 import threading
 import tracemalloc
@@ -230,6 +231,8 @@ def test_unused_input():
         ),
         (lambda x: lucid.grad([1.0], x), TypeError, "outputs must be Tensors, got float"),
         (lambda x: lucid.grad((x, x), x, [np.ones(2)]), ValueError, "one entry for each of 2"),
+        (lambda x: lucid.grad(x, x, np.ones(2) * 1j), TypeError, "gradient must be real, got comp"),
+        (lambda x: x.backward(["a", "b"]), TypeError, "backward: gradient must be real, got <U1"),
     ],
 )
 def test_wrong_calls(call, error, message):
@@ -303,6 +306,67 @@ def test_copy_is_noticed_through_views(view):
     view(x.detach()).copy_(np.zeros(view(x).shape))
     with pytest.raises(RuntimeError, match="changed since by copy_"):
         y.backward()
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        np.exp,
+        np.exp2,
+        np.expm1,
+        np.sqrt,
+        np.tan,
+        np.tanh,
+        np.reciprocal,
+        np.max,
+        lambda x: 1 / x,
+        lambda x: 2**x,
+        lambda x: np.min(x, axis=0, keepdims=True),
+    ],
+)
+def test_copy_into_a_saved_output_is_noticed(fun):
+    x = leaf(1.0, 2.0)
+    for change in (
+        lambda y: y.detach().copy_(5.0),
+        lambda y: y.reshape(-1)[:1].detach().copy_(5.0),
+        lambda y: copy.copy(y.detach()).copy_(5.0),
+    ):
+        y = fun(x)
+        change(y)
+        with pytest.raises(RuntimeError, match=r"Backward: .*changed since by copy_"):
+            y.sum().backward()
+    y = fun(x)
+    (g,) = lucid.grad(y.sum(), x, create_graph=True)
+    y.detach().copy_(5.0)
+    if g.requires_grad:  # not that of max
+        with pytest.raises(RuntimeError, match="changed since by copy_"):
+            g.sum().backward()
+
+
+def test_where_keeps_its_condition():
+    mask = np.array([True, False])
+    for condition in (mask, lucid.as_tensor(mask)):
+        x = leaf(1.0, 2.0)
+        y = np.where(condition, x, 0) + np.sum(x, where=mask)
+        mask[:] = [False, True]
+        y.sum().backward()
+        np.testing.assert_array_equal(x.grad.data, [3.0, 0.0])
+        mask[:] = [True, False]
+
+
+@pytest.mark.parametrize(
+    "fun", [lambda x: x + 3, lambda x: x.reshape(()), lambda x: x, lambda x: x.T, np.positive]
+)
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_gradients_are_the_callers_to_change(fun, dtype):
+    for shape in ((), (1, 1)):
+        x = lucid.tensor(np.full(shape, 2, dtype), requires_grad=True)
+        for _ in range(2):
+            y = fun(x)
+            for target in (x, y):
+                (g,) = lucid.grad(y, target, retain_graph=True)
+                assert g.item() == 1
+                g.data *= 7
 
 
 def test_copy_before_save_is_harmless():

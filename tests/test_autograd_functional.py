@@ -132,6 +132,32 @@ def test_functions_that_lose_the_gradient_are_refused():
             lucid.hvp(fun)(np.ones(2), np.ones(2))
 
 
+def test_argnums():
+    fun, x, y = (lambda x, y: (x * y).sum()), np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    for argnums, expected in ((np.int64(0), y), (-1, x)):
+        np.testing.assert_array_equal(lucid.value_and_grad(fun, argnums)(x, y)[1], expected)
+    np.testing.assert_array_equal(lucid.value_and_grad(fun, [1, 0])(x, y)[1], [x, y])
+    for argnums in (2, -3, (0, 5)):
+        with pytest.raises(ValueError, match="argnums must name some of 2 positional arguments"):
+            lucid.value_and_grad(fun, argnums)(x, y)
+    with pytest.raises(ValueError, match="argnums must differ"):
+        lucid.value_and_grad(fun, (0, -2))(x, y)
+
+
+def test_vector_of_the_wrong_length():
+    for v in (np.ones(3), 1.0):
+        with pytest.raises(ValueError, match=r"hvp: v must have the shape \(2,\) of x, got"):
+            lucid.hvp(lambda x: (x**2).sum())(np.ones(2), v)
+
+
+@pytest.mark.parametrize("result", [3.0, np.ones(2), None, (1.0,)])
+def test_gradcheck_of_what_is_no_tensor(result):
+    x = lucid.tensor([1.0], requires_grad=True)
+    for check in (gradcheck, gradgradcheck):
+        with pytest.raises(TypeError, match="gradcheck: fun must return a Tensor or several, got"):
+            check(lambda x: result, x)
+
+
 def test_complex_arguments_are_refused():
     with pytest.raises(TypeError, match="real floating point, got complex128"):
         lucid.value_and_grad(lambda x: x.sum())(np.array([1j]))

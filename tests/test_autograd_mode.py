@@ -149,6 +149,67 @@ def test_threads_have_a_mode_each():
     assert seen == [(True, np.float16)]
 
 
+@pytest.mark.parametrize("make", [lucid.no_grad, lambda: lucid.autocast("float16")])
+def test_one_switch_shared_by_tasks(make):
+    switch, seen = make(), {}
+
+    def mode():
+        return records(), lucid.tensor([1.0]).astype("f2").sum().dtype == np.float32
+
+    async def task(name, turns, outer):
+        with outer:
+            before = mode()
+            with switch:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            seen[name] = before == mode()
+
+    async def main():
+        await asyncio.gather(task("on", 1, lucid.enable_grad()), task("off", 5, lucid.no_grad()))
+        return mode()
+
+    before = mode()
+    assert asyncio.run(main()) == before == mode()
+    assert seen == {"on": True, "off": True}
+
+
+def test_one_switch_shared_by_threads():
+    switch, seen = lucid.no_grad(), []
+    inside, left = threading.Barrier(2), threading.Event()
+
+    def first():
+        with switch:
+            inside.wait(10)
+        seen.append(records())
+        left.set()
+
+    def second():
+        with lucid.no_grad():
+            with switch:
+                inside.wait(10)
+                left.wait(10)
+            seen.append(records())
+        seen.append(records())
+
+    threads = [threading.Thread(target=f) for f in (first, second)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert seen == [True, False, True]
+
+
+@pytest.mark.parametrize("switch", [lucid.no_grad, lucid.enable_grad])
+def test_forgotten_parentheses(switch):
+    with pytest.raises(
+        TypeError, match=rf"{switch.__name__}: takes no arg.*@{switch.__name__}\(\)"
+    ):
+
+        @switch
+        def fun():
+            pass
+
+
 def test_backward_under_no_grad_records_nothing():
     x = lucid.tensor([2.0], requires_grad=True)
     y = (x * x).sum()

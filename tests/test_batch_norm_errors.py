@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 import lucid
 import lucid.nn.functional as F
@@ -34,6 +35,17 @@ def frozen(value):
     return value
 
 
+class Described:
+    """An array to some, but none that can be updated in place."""
+
+    def __init__(self, values):
+        self.values, self.dtype, self.shape = values, values.dtype, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+ONE, FIVE = np.ones(3), np.ones(5)
 BAD = {
     "rank 1": ({"input": np.ones(3)}, ValueError, r"input must have 2 to 5 axes.* got .*\(3,\)"),
     "rank 0": ({"input": np.float64(1)}, ValueError, "input must have 2 to 5 axes"),
@@ -72,6 +84,33 @@ BAD = {
         "running_mean must have a floating dtype, got int64",
     ),
     "list mean": ({"running_mean": [0.0, 0, 0]}, TypeError, "running_mean must be an array"),
+    "something with a dtype": (
+        {"running_var": Described(np.ones(3))},
+        TypeError,
+        "running_var must be an array, got Described",
+    ),
+    "scalar mean": ({"running_mean": np.float64(0)}, TypeError, "must be an array, got float64"),
+    "one buffer": ({"running_mean": ONE, "running_var": ONE}, ValueError, "two arrays"),
+    "overlapping buffers": (
+        {"running_mean": FIVE[:3], "running_var": FIVE[2:]},
+        ValueError,
+        "running_mean and running_var must be two arrays, got overlapping memory",
+    ),
+    "buffers in opposite order": (
+        {"running_mean": FIVE[:3], "running_var": FIVE[4:1:-1]},
+        ValueError,
+        "two arrays",
+    ),
+    "one number for all": (
+        {"running_var": as_strided(FIVE, (3,), (0,))},
+        ValueError,
+        r"running_var must have an element per channel, got strides \(0,\)",
+    ),
+    "elements that overlap": (
+        {"running_mean": as_strided(FIVE, (3,), (-4,))},
+        ValueError,
+        r"running_mean must have an element per channel, got strides \(-4,\)",
+    ),
     "complex weight": ({"weight": np.ones(3, complex)}, TypeError, "weight .*complex128"),
     "text bias": ({"bias": np.array(list("abc"))}, TypeError, "bias .*<U1"),
     "complex input": ({"input": np.ones((8, 3), complex)}, TypeError, "input .*complex128"),
@@ -85,10 +124,13 @@ BAD = {
     "momentum None": ({"momentum": None}, ValueError, "momentum must be a finite .* got None"),
     "momentum nan": ({"momentum": np.nan}, ValueError, "momentum must be a finite .* got nan"),
     "momentum inf": ({"momentum": -np.inf}, ValueError, "momentum must be a finite .* got -inf"),
+    "momentum beyond floats": ({"momentum": -(10**400)}, ValueError, "momentum must be a finite"),
+    "momentum complex": ({"momentum": np.complex128(1)}, TypeError, "momentum must be a finite"),
     "momentum text": ({"momentum": "0.1"}, TypeError, "momentum must be a finite .* got '0.1'"),
     "eps negative": ({"eps": -1e-5}, ValueError, "eps must be .* got -1e-05"),
     "eps nan": ({"eps": np.nan}, ValueError, "eps must be .* got nan"),
     "eps inf": ({"eps": np.inf}, ValueError, "eps must be .* got inf"),
+    "eps beyond floats": ({"eps": 10**400}, ValueError, "eps must be finite and not negative"),
     "eps None": ({"eps": None}, ValueError, "eps must be .* got None"),
     "axis 2": ({"channel_axis": 2}, np.exceptions.AxisError, "channel_axis.* 2 is out of bounds"),
     "axis -3": ({"channel_axis": -3}, np.exceptions.AxisError, "-3 is out of bounds"),
@@ -122,6 +164,11 @@ def test_error_with_tensors_leaves_no_graph(name):
         call(**changes | {"input": x})
     assert x.grad_fn is None
     assert x.is_leaf
+
+
+def test_one_buffer_is_read_in_evaluation():
+    call(training=False, running_mean=ONE, running_var=ONE)
+    call(training=False, running_var=as_strided(FIVE, (3,), (0,)))
 
 
 def test_read_only_buffers_are_read_in_evaluation():

@@ -69,6 +69,30 @@ def test_any_finite_momentum(momentum):
     np.testing.assert_allclose(var, 1 + momentum * (x.var(axis=0, ddof=1) - 1), rtol=1e-14)
 
 
+def moved(x, mean, var, momentum):
+    """Running statistics of one channel, float64, after a training call with values `x`."""
+    mean, var = np.array([mean], "f8"), np.array([var], "f8")
+    F.batch_norm(np.reshape(x, (-1, 1)), mean, var, training=True, momentum=momentum)
+    return mean[0], var[0]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_small_statistics_are_not_lost_beside_large_running_ones(dtype, isa):
+    x = np.array([1e-9, 3e-9], dtype)
+    mean, var = moved(x, 1e30, 1, 1.0)
+    np.testing.assert_allclose((mean, var), (2e-9, 2e-18), rtol=1e-6)
+    tiny = np.array([1e-30, -1e-30] * 300, dtype)  # its squares vanish in float32
+    np.testing.assert_allclose(moved(tiny, 0, 1, 1.0)[1], 1e-60 * 600 / 599, rtol=1e-6)
+
+
+def test_nonfinite_running_statistics_are_those_of_the_formula():
+    x = np.array([1.0, 3.0])
+    assert moved(x, np.inf, -np.inf, 0.1) == (np.inf, -np.inf)
+    # PyTorch's too: 0 * inf
+    np.testing.assert_array_equal(moved(x, np.inf, np.nan, 1.0), (np.nan, np.nan))
+    np.testing.assert_array_equal(moved([1.0, np.inf], 3, 3, 0.0), (np.nan, np.nan))
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=len)
 def test_evaluation(shape):
     x = rng.normal(size=shape)
@@ -179,6 +203,31 @@ def test_constant_channel_gives_exactly_the_bias(isa):
     np.testing.assert_array_equal(y, np.broadcast_to(bias[:, None, None], x.shape))
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_constant_channel_gives_exactly_the_bias_without_eps(dtype, isa):
+    x = np.broadcast_to(np.array([1 / 3, 1e6, -1e30, 0], dtype), (7, 4))
+    bias = rng.normal(size=4).astype(dtype)
+    leaves = [lucid.tensor(a, requires_grad=True) for a in (x, np.ones(4), bias)]
+    y = F.batch_norm(leaves[0], None, None, *leaves[1:], training=True, eps=0.0)
+    np.testing.assert_array_equal(y.data, np.broadcast_to(bias, x.shape))
+    y.backward(np.ones_like(x))
+    np.testing.assert_array_equal(leaves[0].grad.data, np.zeros(x.shape))
+    np.testing.assert_array_equal([t.grad.data for t in leaves[1:]], [[0] * 4, [7] * 4])
+
+
+@pytest.mark.parametrize("scale", [1e150, 1e160, 1e300])
+def test_finite_values_whose_squares_overflow_give_no_nan(scale, isa):
+    x = np.array([[1.0], [-1.0], [2.0]]) * scale
+    mean, var = np.zeros(1), np.ones(1)
+    y = F.batch_norm(x, mean, var, None, np.array([0.5]), training=True, momentum=1.0)
+    np.testing.assert_allclose(mean, x.mean(axis=0))
+    if scale > 1e154:
+        np.testing.assert_array_equal(y, np.full((3, 1), 0.5))
+        assert var[0] == np.inf
+    else:
+        assert np.abs(y - 0.5 - reference.forward(x)).max() < 1e-14
+
+
 def test_huge_values(isa):
     x = (rng.normal(size=(8, 3, 4)) * 1e30).astype("f4")
     y = F.batch_norm(x, None, None, training=True)
@@ -239,3 +288,8 @@ def test_strided_buffers_and_parameters():
     np.testing.assert_array_equal(y, F.batch_norm(x, None, None, weight, bias, training=True))
     np.testing.assert_allclose(table[:, 0], 0.1 * x.mean(axis=0), atol=1e-16)
     np.testing.assert_allclose(table[:, 1], 0.9 + 0.1 * x.var(axis=0, ddof=1))
+    pair = np.array([[0.0] * 3, [1] * 3])
+    for buffers in (pair, pair[:, ::-1]):
+        buffers[...] = [[0], [1]]
+        F.batch_norm(x, *buffers, training=True)
+        np.testing.assert_array_equal(buffers, table[:, :2].T)

@@ -57,6 +57,26 @@ def test_an_array_is_a_constant_input():
     np.testing.assert_array_equal(plain(x.tolist()), plain(x.astype("f8")))
 
 
+@pytest.mark.parametrize("name", ["running_mean", "running_var", "num_batches_tracked"])
+def test_a_read_only_buffer_changes_nothing(name):
+    bn = nn.BatchNorm1d(3)
+    before = bn.state_dict()
+    getattr(bn, name).data.flags.writeable = False
+    with pytest.raises(ValueError, match=f"{name} must be writable"):
+        bn(batch((8, 3)))
+    for key, array in bn.state_dict().items():
+        np.testing.assert_array_equal(array, before[key])
+
+
+def test_a_graph_that_saved_the_counter_notices():
+    bn = nn.BatchNorm1d(3)
+    x = lucid.tensor(2.0, requires_grad=True)
+    y = x * bn.num_batches_tracked
+    bn(batch((8, 3)))
+    with pytest.raises(RuntimeError, match="changed since by copy_"):
+        y.backward()
+
+
 def test_cumulative_average():
     bn = nn.BatchNorm1d(3, momentum=None)
     batches = [batch((6, 3)) for _ in range(4)]

@@ -34,6 +34,20 @@ def test_linear_without_bias():
     np.testing.assert_array_equal(F.linear(logits, weight), logits @ weight.T)
 
 
+def test_linear_takes_lists():
+    weight = rng.normal(size=(3, 4))
+    expected = logits @ weight.T + [1, 2, 3]
+    np.testing.assert_array_equal(F.linear(logits.tolist(), weight.tolist(), [1, 2, 3]), expected)
+    y = F.linear(leaf(logits), weight.tolist(), [1.0, 2, 3])
+    np.testing.assert_array_equal(y.data, expected)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 5), (2, 3, 4), ()])
+def test_linear_names_a_weight_that_does_not_fit(shape):
+    with pytest.raises(ValueError, match=r"^linear: weight must .* input, of shape \(5, 4\), got"):
+        F.linear(logits, np.ones(shape))
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("scale", [1, 1e3])
 def test_softmax(axis, scale):

@@ -116,6 +116,7 @@ def test_old_checkpoint_without_the_counter():
         ({"0.bias": np.ones(4)}, r"0\.bias must have shape \(5,\), got \(4,\)"),
         ({"0.bias": np.ones((1, 5))}, r"0\.bias must have shape \(5,\), got \(1, 5\)"),
         ({"0.bias": np.ones(5, complex)}, r"0\.bias must cast to float32, got complex128"),
+        ({1: 2}, "unexpected keys: 1"),
         ({"1.num_batches_tracked": np.float64(3)}, "must cast to int64, got float64"),
         (
             {"0.bias": None, "z": np.ones(1), "1.bias": np.ones(9)},
@@ -132,6 +133,40 @@ def test_bad_state_changes_nothing(change, match):
         model.load_state_dict(bad)
     for name, array in model.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_loading_into_what_is_read_only_changes_nothing(name):
+    model = network()
+    before = model.state_dict()
+    dict(model._state())[name].data.flags.writeable = False
+    match = rf"^Sequential.load_state_dict: {name} must be writable"
+    with pytest.raises(ValueError, match=match):
+        model.load_state_dict({k: np.full_like(v, 7) for k, v in before.items()})
+    for key, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[key])
+
+
+def test_a_warning_while_loading_changes_nothing():
+    layer = nn.Linear(2, 2, rng=0)
+    before = layer.state_dict()
+    with pytest.raises(RuntimeWarning, match="overflow"):
+        layer.load_state_dict({"weight": np.ones((2, 2)), "bias": np.full(2, 1e300)})
+    np.testing.assert_array_equal(layer.weight.data, before["weight"])
+
+
+def test_a_state_is_a_mapping():
+    with pytest.raises(TypeError, match=r"^Linear.load_state_dict: state_dict must be a mapping"):
+        nn.Linear(2, 2).load_state_dict(None)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_load_takes_pytorchs_tensors(dtype):
+    torch = pytest.importorskip("torch")
+    peer, layer = torch.nn.Linear(3, 2, dtype=getattr(torch, dtype)), nn.Linear(3, 2)
+    layer.load_state_dict(peer.state_dict())
+    layer.load_state_dict(dict(peer.named_parameters()))
+    np.testing.assert_array_equal(layer.weight.data, peer.weight.detach().float().numpy())
 
 
 def test_not_strict_reports_what_was_left_out():
@@ -180,6 +215,79 @@ def test_modes_reach_all_modules():
     assert all(m.training for m in model.modules())
     model.train(False)
     assert not model[3][0].training
+
+
+def test_what_is_no_mode():
+    model = network()
+    with pytest.raises(TypeError, match=r"^Sequential.train: mode must be a bool, got 'x'"):
+        model.train("x")
+    assert all(m.training for m in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "match"),
+    [
+        ("running_mean", np.zeros(5), "buffer running_mean must be a Tensor or None, got ndarray"),
+        ("running_var", nn.Parameter(np.ones(5)), "buffer running_var .*, got Parameter"),
+        ("weight", np.ones(5), "parameter weight must be a Parameter or None, got ndarray"),
+        ("bias", lucid.tensor(np.ones(5)), "parameter bias .*, got Tensor"),
+    ],
+)
+def test_an_assignment_drops_nothing_from_the_state(name, value, match):
+    for options in ({}, {"affine": False, "track_running_stats": False}):
+        layer = nn.BatchNorm1d(5, **options)
+        before = getattr(layer, name)
+        with pytest.raises(TypeError, match=f"^BatchNorm1d: {match}"):
+            setattr(layer, name, value)
+        assert getattr(layer, name) is before
+
+
+def test_parts_may_be_exchanged_and_removed():
+    layer = nn.BatchNorm1d(5)
+    layer.weight, layer.running_mean = nn.Parameter(np.full(5, 2.0)), lucid.tensor(np.ones(5))
+    np.testing.assert_array_equal(layer.state_dict()["weight"], np.full(5, 2))
+    layer.bias = layer.running_var = None
+    del layer.running_mean
+    assert list(layer.state_dict()) == ["weight", "num_batches_tracked"]
+    model = network()
+    with pytest.raises(TypeError, match=r"^Sequential: module 0 must be a Module or None"):
+        setattr(model, "0", np.tanh)
+    setattr(model, "0", nn.ReLU())
+    assert len(model) == 4
+
+
+def test_a_buffer_is_a_tensor():
+    module = nn.Module()
+    with pytest.raises(TypeError, match=r"^Module: buffer a must be a Tensor or None, got ndarray"):
+        module.register_buffer("a", np.ones(3))
+    assert module.state_dict() == {}
+
+
+def test_no_module_contains_itself():
+    outer, inner = nn.Sequential(nn.ReLU()), nn.Module()
+    outer.inner = inner
+    for module in (outer, inner):
+        with pytest.raises(ValueError, match=r": parent must not contain the module"):
+            inner.parent = module
+    assert len(list(outer.modules())) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "match"),
+    [
+        (lambda: nn.BatchNorm1d(-1), ValueError, "num_features must not be negative, got -1"),
+        (lambda: nn.BatchNorm2d(3.0), TypeError, "num_features must be an integer, got 3.0"),
+        (lambda: nn.BatchNorm1d(3, device="xyz"), ValueError, 'device must be "cpu" .* .xyz.'),
+        (lambda: nn.BatchNorm1d(3, affine=False, dtype=int), TypeError, "dtype must .* got int64"),
+        (lambda: nn.Linear(-1, 2), ValueError, "in_features must not be negative, got -1"),
+        (lambda: nn.Linear(1, None), TypeError, "out_features must be an integer, got None"),
+        (lambda: nn.Linear(1, 2, dtype=bool), TypeError, "dtype must be a floating .* got bool"),
+        (lambda: nn.Linear(1, 2, device=0), ValueError, "device must be .* got 0"),
+    ],
+)
+def test_bad_options(make, error, match):
+    with pytest.raises(error, match=f"^(BatchNorm.d|Linear): {match}"):
+        make()
 
 
 def test_zero_grad():

@@ -26,7 +26,7 @@ UNARY = {
     "trunc rint": normal,
     "log log2 log10 log1p sqrt reciprocal": positive,
 }
-BINARY = "add subtract multiply divide power maximum minimum remainder float_power"
+BINARY = "add subtract multiply divide power maximum minimum remainder float_power floor_divide"
 SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
 PAIRS = [((3,), (3,)), ((2, 3), (3,)), ((), (2, 3)), ((2, 1), (1, 3)), ((2, 0), (2, 1)), ((), ())]
 
@@ -62,6 +62,7 @@ OTHERS = {
     ),
     "where": (np.where, mask, x23, normal(3)),
     "where scalar": (lambda m, x: np.where(m, x, 0), mask, x23),
+    "divmod": (lambda x, y: np.divmod(x, y), x23, positive(3)),
     "clip": (lambda x: np.clip(x, -0.5, 0.7), x23),
     "clip keywords": (lambda x: np.clip(x, min=-0.5, max=None), x23),
     "clip nothing": (lambda x: np.clip(x, None, None), x23),
@@ -111,6 +112,14 @@ OTHERS = {
     "einsum trace": (lambda x: np.einsum("ii", x), normal(3, 3)),
     "einsum diagonal": (lambda x: np.einsum("iji->ij", x), normal(3, 2, 3)),
     "einsum alone": (lambda x, y: np.einsum("ij,k->k", x, y), x23, x3),
+    "einsum once": (lambda x, y: np.einsum("ij,ij->j", x, y), normal(1, 3), normal(2, 3)),
+    "einsum once, summed": (lambda x, y: np.einsum("ij,ij->", x, y), normal(2, 1), normal(1, 3)),
+    "einsum once of three": (
+        lambda *a: np.einsum("ij,ij,jk->k", *a),
+        normal(1, 3),
+        normal(2, 1),
+        normal(1, 2),
+    ),
     "einsum ellipsis": (
         lambda x, y: np.einsum("...ij,...j->...i", x, y),
         normal(2, 1, 2, 3),
@@ -186,6 +195,32 @@ def test_derivatives(fun, arrays, device, request):
         assert y.shape == np.shape(e)
     assert gradcheck(fun, inputs)
     assert gradgradcheck(fun, inputs)
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
+@pytest.mark.parametrize(("fun", "arrays"), elementwise + others)
+def test_swapped_bytes(fun, arrays, dtype):
+    def cast(a, dtype):
+        return a.astype(dtype) if a.dtype.kind == "f" else a
+
+    inputs = [lucid.as_tensor(cast(a, dtype)) for a in arrays]
+    for k, first in enumerate(inputs):  # the others are constants in swapped byte order
+        if arrays[k].dtype.kind != "f":
+            continue
+        first.requires_grad = True
+        native = [lucid.tensor(cast(t.data, dtype[1:]), requires_grad=t is first) for t in inputs]
+        (g,) = lucid.grad(total(fun(*inputs)), first)
+        (expected,) = lucid.grad(total(fun(*native)), native[k])
+        assert g.dtype.isnative
+        assert g.dtype == expected.dtype
+        few = 16 * np.finfo(g.dtype).eps  # products of swapped bytes are summed in another order
+        np.testing.assert_allclose(g.data, expected.data, rtol=few, atol=few)
+        inputs[k] = lucid.as_tensor(arrays[k].astype(dtype))
+
+
+def total(result):
+    results = [result] if isinstance(result, lucid.Tensor) else result
+    return sum(np.sum(y * y) for y in results)
 
 
 def nodes_behind(results):

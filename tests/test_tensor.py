@@ -1,7 +1,9 @@
 """The Tensor itself: making, writing, copying, converting."""
 
 import copy
+import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -85,10 +87,82 @@ def test_becoming_an_array():
 
 def test_numbers():
     x = lucid.tensor([[2.5]], requires_grad=True)
-    assert (x.item(), float(x), int(x), bool(x)) == (2.5, 2.5, 2, True)
+    assert (x.item(), bool(x)) == (2.5, True)
+    c = x.detach()
+    assert (float(c), int(c), complex(c)) == (2.5, 2, 2.5)
     assert [10, 20, 30][np.argmax(lucid.tensor([0.0, 3.0, 1.0]))] == 20
     with pytest.raises(ValueError, match="truth value"):
         bool(lucid.tensor([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        float,
+        int,
+        complex,
+        math.exp,
+        math.floor,
+        np.float64,
+        lambda t: np.ones(3).__setitem__(0, t),
+        lambda t: np.ones(3).fill(t),
+        lambda t: np.sum(np.ones(2), initial=t),
+        lambda t: np.max(np.ones(2), initial=t),
+        lambda t: np.full(2, t),
+        lambda t: np.linspace(0, t, 3).dtype.type(t),
+    ],
+)
+def test_a_number_that_would_lose_the_gradient_is_refused(convert):
+    x = lucid.tensor(1.5, requires_grad=True)
+    for t in (x, x * 2):
+        with pytest.raises((TypeError, ValueError)) as error, lucid.no_grad():
+            convert(t)
+        # Where NumPy raises an error of its own, ours is the cause.
+        message = str(error.value.__cause__ or error.value)
+        assert re.search(r"requires grad.*detach\(\)|there is no rule", message)
+
+
+def test_format():
+    x = lucid.tensor(1.5, requires_grad=True)
+    assert f"{x:.2f} {x.detach():5.1f} {lucid.tensor(3):03d}" == "1.50   1.5 003"
+    assert f"{x}" == str(x) == "tensor(1.5, requires_grad=True)"
+    with pytest.raises(TypeError, match="format"):
+        f"{lucid.tensor([1.0]):.2f}"
+
+
+@pytest.mark.parametrize("make", [lucid.tensor, lucid.as_tensor, lucid.Tensor])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_lists_of_tensors_are_refused(make, requires_grad):
+    t = lucid.tensor(1.0, requires_grad=requires_grad)
+    for data in ([t, t], (t,), [[1.0, 2.0], [3.0, t]], [1.0, t], [lucid.nn.Parameter([1.0])]):
+        with pytest.raises(TypeError, match=r"tensor: data must be an array.*np\.stack"):
+            make(data)
+    assert make([[1, 2], (3, 4)]).shape == (2, 2)
+
+
+@pytest.mark.parametrize("make", [lucid.tensor, lucid.as_tensor, lucid.Tensor])
+def test_masks_are_not_dropped(make):
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    with pytest.raises(TypeError, match="tensor: data must not be a masked array"):
+        make(masked)
+    with pytest.raises(TypeError, match="masked array"):
+        make([1.0, 2.0]) * masked
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8"])
+def test_what_requires_grad_is_in_native_byte_order(dtype):
+    array = np.arange(4, dtype=dtype)
+    assert lucid.as_tensor(array).data is array
+    native = array.dtype.newbyteorder("=")
+    t = lucid.as_tensor(array)
+    t.requires_grad = True
+    for x in (t, lucid.tensor(array, requires_grad=True)):
+        assert x.dtype == native
+        y = x.astype(dtype)
+        assert y.dtype == native
+        (g,) = lucid.grad(y.sum(), x)
+        assert g.dtype == native
+    np.testing.assert_array_equal(t.data, array)
 
 
 def test_copy_():
@@ -126,7 +200,12 @@ def test_copying_leaves(duplicate):
     assert y.data.flags.f_contiguous
     np.testing.assert_array_equal(y.data, x.data)
     np.testing.assert_array_equal(y.grad.data, x.grad.data)
-    if duplicate is not copy.copy:
+    if duplicate is copy.copy:
+        z = (x * x).sum()
+        y.copy_(0)
+        with pytest.raises(RuntimeError, match="changed since by copy_"):
+            z.backward()
+    else:
         assert not np.shares_memory(y.data, x.data)
         y.copy_(0)
         assert x.data[0, 1] == 3
@@ -179,6 +258,15 @@ def test_to_and_astype():
     assert (y.dtype, y.requires_grad) == (np.dtype(int), False)
     x.astype(np.float32).sum().backward()
     assert x.grad.dtype == np.float64
+
+
+@pytest.mark.parametrize("target", ["cuda", "float31", "gpu:0"])
+def test_unknown_device(target):
+    message = f"to: target must be a device, 'cpu' or 'gpu', or a dtype, got '{target}'"
+    with pytest.raises(ValueError, match=message):
+        lucid.tensor([1.0]).to(target)
+    with pytest.raises(ValueError, match=message):
+        lucid.tensor([1.0], device=target)
 
 
 def test_memmap(tmp_path):

@@ -296,6 +296,26 @@ cdef inline bint _plain(object values, cnp.npy_intp c, bint optional, bint writt
     )
 
 
+cdef inline bint _apart(object mean, object var) noexcept:
+    """Lie these plain vectors, if there are any, in memory one after the other?"""
+    cdef ptrdiff_t a, b, from_a, from_b
+    if mean is None:
+        return True
+    a = <ptrdiff_t>cnp.PyArray_DATA(<cnp.ndarray>mean)
+    b = <ptrdiff_t>cnp.PyArray_DATA(<cnp.ndarray>var)
+    from_a = _extent(<cnp.ndarray>mean)
+    from_b = _extent(<cnp.ndarray>var)
+    return from_a > 0 and from_b > 0 and (a + from_a <= b or b + from_b <= a)
+
+
+cdef inline ptrdiff_t _extent(cnp.ndarray v) noexcept:
+    """Bytes from the first element to the end of the last; 0 unless these lie apart, in order."""
+    cdef ptrdiff_t stride = cnp.PyArray_STRIDES(v)[0], size = cnp.PyArray_ITEMSIZE(v)
+    if cnp.PyArray_DIMS(v)[0] > 1 and stride < size:
+        return 0
+    return (cnp.PyArray_DIMS(v)[0] - 1) * stride + size
+
+
 cdef bint _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
                   channel_axis) noexcept:
     cdef cnp.ndarray x
@@ -323,6 +343,7 @@ cdef bint _common(input, running_mean, running_var, weight, bias, training, mome
         and _plain(running_mean, c, training is True, training is True)
         and _plain(running_var, c, training is True, training is True)
         and _plain(weight, c, True, False) and _plain(bias, c, True, False)
+        and (training is False or _apart(running_mean, running_var))
     )
 
 

@@ -14,7 +14,16 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, copied, dtype_name, module_of, schedule
+from .._tensor import (
+    Tensor,
+    as_tensor,
+    constant,
+    copied,
+    dtype_name,
+    is_floating,
+    module_of,
+    schedule,
+)
 from .function import Context, Output, already_freed
 from .mode import Mode, _mode
 
@@ -370,7 +379,7 @@ def _root(operation, tensor):
     return tensor if edge is True else edge
 
 
-_ONES = {np.dtype(t): constant(np.ones((), t)) for t in (np.float32, np.float64)}
+_ONES = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64)}
 
 
 def _seed(operation, tensor, gradient):
@@ -382,7 +391,7 @@ def _seed(operation, tensor, gradient):
                 f"shape {data.shape}"
             )
         if data.ndim == 0 and data.dtype in _ONES:
-            return _ONES[data.dtype]
+            return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
     if gradient.data.shape != data.shape:
@@ -395,4 +404,7 @@ def _seed(operation, tensor, gradient):
             f"{operation}: gradient must be on the device of its output, {tensor.device}, "
             f"got {gradient.device}; use to()"
         )
-    return gradient if gradient.data.dtype == data.dtype else gradient.astype(data.dtype)
+    dtype = gradient.data.dtype
+    if not is_floating(dtype) and getattr(dtype, "kind", "i") not in "iub":
+        raise TypeError(f"{operation}: gradient must be real, got {dtype}")
+    return gradient if dtype == data.dtype else gradient.astype(data.dtype)

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from .._tensor import Tensor, constant, is_floating, is_mlx, share_version, to_array
+from .._tensor import (
+    Tensor,
+    constant,
+    in_native_order,
+    is_floating,
+    is_mlx,
+    share_version,
+    to_array,
+)
 from .mode import _mode, no_grad
 from .schema import AmpPolicy, OpSchema, cast_inputs
 
@@ -105,7 +113,7 @@ class Context:
         for t in self._saved:
             if t.__class__ is tuple:
                 t = self._restore(*t)
-            elif isinstance(t, Tensor) and t._version is not None:
+            if isinstance(t, Tensor) and t._version is not None:
                 version += t._version[0]
             tensors.append(t)
         if version != self._version:
@@ -130,13 +138,16 @@ class Context:
                 if isinstance(a, Tensor):
                     if a._version is not None:
                         version += a._version[0]
+                elif a.__class__ is tuple:
+                    version += a[2][0]
                 elif isinstance(a, ndarray):
                     a = constant(a)
             saved.append(a)
         self._saved, self._version = saved, version
 
-    def _restore(self, array: Any, index: int | None) -> Tensor:
+    def _restore(self, array: Any, index: int | None, version: list[int]) -> Tensor:
         t = constant(array)
+        t._version = version
         if index is not None:
             t._edge = self if self.outputs is None else self._output(index)
         elif _mode.get().record:
@@ -153,14 +164,14 @@ class Context:
 
 
 def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
-    """Return an output as ``(array, index)``, an intermediate result as ``(array, None)``."""
+    """Return ``(array, index, version)`` of an output; the index of another array is None."""
     for i, r in enumerate(results):
         if r is a:
-            return outputs[i].data, i
+            return outputs[i].data, i, share_version(outputs[i])
     if isinstance(a, (int, float, Tensor)):
         return a
     a = to_array(a)
-    return (a, None) if is_floating(a.dtype) else constant(a)
+    return (a, None, [0]) if is_floating(a.dtype) else constant(a)
 
 
 class Output(NamedTuple):
@@ -239,12 +250,16 @@ def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
     return result
 
 
-def _carries_gradient(cls: type, dtype: Any) -> bool:
+def _carries_gradient(cls: type, result: Tensor) -> bool:
+    dtype = result.data.dtype
     if dtype in _FLOATS:
         return True
     if getattr(dtype, "kind", None) == "c":
         raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
-    return is_floating(dtype)
+    if not is_floating(dtype):
+        return False
+    result.data = in_native_order(result.data)
+    return True
 
 
 def check_devices(operation: str, arrays: Any) -> bool:
@@ -282,7 +297,7 @@ def _finish_several(ctx, results, args, arrays, edges) -> tuple:
         ctx.shape = ctx.dtype = None
         ctx.outputs = [
             None
-            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y.data.dtype)
+            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y)
             else (y.data.shape, y.data.dtype)
             for r, y in zip(results, outputs, strict=True)
         ]
@@ -432,15 +447,14 @@ class Function:
             y = _wrap(cls, result, args, arrays)
         if not record:
             return y
-        dtype = y.data.dtype
-        if dtype not in _FLOATS and not _carries_gradient(cls, dtype):
+        if y.data.dtype not in _FLOATS and not _carries_gradient(cls, y):
             return y
         if ctx._constants and _find(result, ctx._constants) is not None:
             return y
         ctx.edges = edges
         ctx.seq = _count()
         ctx.shape = y.data.shape
-        ctx.dtype = dtype
+        ctx.dtype = y.data.dtype
         ctx.outputs = None
         ctx._version = 0
         if ctx._saved:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, overload
 
@@ -50,11 +51,13 @@ def value_and_grad(
     >>> np.round(result.x, 3)
     array([1., 1., 1.])
     """
-    several = not isinstance(argnums, int)
+    several = isinstance(argnums, (tuple, list))
+    positions = tuple([operator.index(i) for i in (argnums if several else (argnums,))])
 
     def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with enable_grad():
-            leaves, args = _leaves(args, argnums if several else (argnums,))
+            _check_argnums(positions, len(args))
+            leaves, args = _leaves(args, positions)
             value = _scalar("value_and_grad", fun(*args, **kwargs))
             gradients = _gradients(value, leaves, create_graph=False)
         arrays = tuple(copied(g.data) for g in gradients)
@@ -91,6 +94,8 @@ def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
             (leaf,), (x, *args) = _leaves((x, *args), (0,))
             value = _scalar("hvp", fun(x, *args, **kwargs))
             (g,) = _gradients(value, (leaf,), create_graph=True)
+            if np.size(v) != leaf.size:
+                raise ValueError(f"hvp: v must have the shape {leaf.shape} of x, got {np.shape(v)}")
             if not g.requires_grad:
                 return _zeros(leaf)
             v = as_tensor(v).astype(leaf.dtype).reshape(leaf.shape)
@@ -98,6 +103,16 @@ def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
         return _zeros(leaf) if product is None else copied(product.data)
 
     return wrapper
+
+
+def _check_argnums(positions, count):
+    for i in positions:
+        if not -count <= i < count:
+            raise ValueError(
+                f"value_and_grad: argnums must name some of {count} positional arguments, got {i}"
+            )
+    if len({i % count for i in positions}) < len(positions):
+        raise ValueError(f"value_and_grad: argnums must differ, got {positions}")
 
 
 def _leaves(args, argnums):

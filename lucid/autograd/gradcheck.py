@@ -149,7 +149,13 @@ def _leaves(inputs):
 
 def _outputs(fun, inputs):
     result = fun(*inputs)
-    return [result] if isinstance(result, Tensor) else list(result)
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    for y in outputs:
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                f"gradcheck: fun must return a Tensor or several, got {type(y).__name__}"
+            )
+    return outputs
 
 
 def _weighted(fun, inputs, i, shift, weights):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class Mode:
 
     record: bool = True
     autocast: str | None = None
+    outer: Mode | None = field(default=None, repr=False, compare=False)  # put back on exit
 
 
 # One variable for both, since every operation reads them; a ContextVar is per thread and per task.
@@ -28,21 +29,24 @@ _mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
 
 
 class ModeSwitch:
-    """A context manager and decorator that changes the mode and puts it back."""
+    """A context manager and decorator that changes the mode and puts it back.
 
-    def __init__(self) -> None:
-        self._previous: list[Mode] = []
+    The mode itself knows the one outside it, so that threads and tasks may share a switch.
+    """
+
+    def __init__(self, *wrong: Any) -> None:
+        if wrong:
+            name = type(self).__name__
+            raise TypeError(f"{name}: takes no arguments; to decorate a function, write @{name}()")
 
     def _changed(self, mode: Mode) -> Mode:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        previous = _mode.get()
-        self._previous.append(previous)
-        _mode.set(self._changed(previous))
+        _mode.set(self._changed(_mode.get()))
 
     def __exit__(self, *exc_info: object) -> None:
-        _mode.set(self._previous.pop())
+        _mode.set(_mode.get().outer or _DEFAULT)
 
     def __call__(self, func: _Call) -> _Call:
         """Decorate a function, generator function or coroutine function."""
@@ -51,7 +55,7 @@ class ModeSwitch:
         if inspect.iscoroutinefunction(func):
 
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with self._copy():
+                with self:
                     return await func(*args, **kwargs)
         elif inspect.isgeneratorfunction(func):
 
@@ -60,31 +64,25 @@ class ModeSwitch:
         else:
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-                with self._copy():
+                with self:
                     return func(*args, **kwargs)
 
         result: Any = functools.wraps(func)(wrapper)
         return result
 
-    def _copy(self) -> ModeSwitch:
-        # Calls may overlap (threads, tasks, recursion), hence a switch of its own for each.
-        switch = type(self).__new__(type(self))
-        switch.__dict__.update(self.__dict__, _previous=[])
-        return switch
-
     def _drive(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         # The mode holds while the generator's body runs and is put back at each yield.
-        switch, resume, value = self._copy(), generator.send, None
+        resume, value = generator.send, None
         while True:
             try:
-                with switch:
+                with self:
                     result = resume(value)
             except StopIteration as stop:
                 return stop.value
             try:
                 value, resume = (yield result), generator.send
             except GeneratorExit:
-                with switch:
+                with self:
                     generator.close()
                 raise
             except BaseException as error:
@@ -107,7 +105,7 @@ class no_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, record=False)
+        return replace(mode, record=False, outer=mode)
 
 
 class enable_grad(ModeSwitch):
@@ -122,7 +120,7 @@ class enable_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, record=True)
+        return replace(mode, record=True, outer=mode)
 
 
 def is_grad_enabled() -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from lucid._tensor import module_of, tensor
 from lucid.nn import functional as F
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module, Parameter, check_options, is_writable
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -25,6 +25,7 @@ class _BatchNorm(Module):
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
     _layouts: ClassVar[dict[int, str]]  # number of axes -> their names
+    _parameters = ("weight", "bias")
     _optional_state = ("num_batches_tracked",)
 
     def __init__(
@@ -44,7 +45,7 @@ class _BatchNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        dtype, device = dtype or np.float32, device or "cpu"
+        device, dtype = check_options(self, device, dtype, num_features=num_features)
         zeros, ones = np.zeros(num_features), np.ones(num_features)
         self.weight = Parameter(ones, dtype=dtype, device=device) if affine else None
         self.bias = Parameter(zeros, dtype=dtype, device=device) if affine and bias else None
@@ -64,6 +65,10 @@ class _BatchNorm(Module):
         training, momentum = self.training, self.momentum
         counter = self.num_batches_tracked if training and self.track_running_stats else None
         if counter is not None:
+            if not is_writable(counter):
+                raise ValueError(
+                    f"{type(self).__name__}: num_batches_tracked must be writable, it is read-only"
+                )
             count = int(counter.data) + 1
             if momentum is None:  # the plain average of all batches so far
                 momentum = 1 / count
@@ -84,7 +89,7 @@ class _BatchNorm(Module):
         if counter is not None:
             # Last, so that a call that raises is not counted; and a number that is there at once,
             # where adding one on the gpu would have to be waited for in the next step.
-            counter.data[...] = module_of(counter.data).array(count, counter.dtype)
+            counter.copy_(module_of(counter.data).array(count, counter.dtype))
         return y
 
     def _check(self, input: Any) -> None:

@@ -66,6 +66,11 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     -------
     ndarray or Tensor, shape (..., out)
 
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
     Examples
     --------
     >>> import numpy as np
@@ -73,6 +78,13 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
     array([3., 0.])
     """
+    input = input if hasattr(input, "ndim") else np.asarray(input)
+    weight = weight if hasattr(weight, "ndim") else np.asarray(weight)
+    if weight.ndim != 2 or input.shape[-1:] != weight.shape[1:]:
+        raise ValueError(
+            "linear: weight must have shape (out, in) to match the last axis of input, of shape "
+            f"{input.shape}, got {weight.shape}"
+        )
     y = input @ weight.T
     return y if bias is None else y + bias
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 
 from lucid.nn import functional as F
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module, Parameter, check_options
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -89,6 +89,8 @@ class Linear(Module):
     (5, 2)
     """
 
+    _parameters = ("weight", "bias")
+
     def __init__(
         self,
         in_features: int,
@@ -99,10 +101,12 @@ class Linear(Module):
         *,
         rng: int | np.random.Generator | None = None,
     ) -> None:
+        device, dtype = check_options(
+            self, device, dtype, in_features=in_features, out_features=out_features
+        )
         self.in_features, self.out_features = in_features, out_features
         rng = np.random.default_rng(rng)
         bound = 1 / np.sqrt(max(in_features, 1))
-        dtype, device = dtype or np.float32, device or "cpu"
 
         def draw(*shape: int) -> Parameter:
             return Parameter(rng.uniform(-bound, bound, shape), dtype=dtype, device=device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +80,8 @@ class Module:
 
     training = True
     _buffers: tuple[str, ...] = ()
+    # Names that hold a Parameter or None; any other attribute may become one.
+    _parameters: tuple[str, ...] = ()
     # Names that a checkpoint may lack even when loaded strictly.
     _optional_state: tuple[str, ...] = ()
 
@@ -88,6 +91,27 @@ class Module:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the output; each subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, unless that would drop a part of the state in silence."""
+        if value is not None:
+            old = vars(self).get(name)
+            if name in self._buffers:
+                self._expect(name, "buffer", "Tensor", value, _is_buffer(value))
+            elif isinstance(old, Parameter) or name in self._parameters:
+                self._expect(name, "parameter", "Parameter", value, isinstance(value, Parameter))
+            elif isinstance(old, Module):
+                self._expect(name, "module", "Module", value, isinstance(value, Module))
+            if isinstance(value, Module) and any(module is self for module in value.modules()):
+                raise ValueError(f"{type(self).__name__}: {name} must not contain the module")
+        super().__setattr__(name, value)
+
+    def _expect(self, name: str, role: str, kind: str, value: Any, holds: bool) -> None:
+        if not holds:
+            raise TypeError(
+                f"{type(self).__name__}: {role} {name} must be a {kind} or None, got "
+                f"{type(value).__name__}"
+            )
 
     def register_buffer(self, name: str, value: Tensor | None) -> None:
         """Make `value` an attribute that belongs to the state but is no parameter.
@@ -99,6 +123,7 @@ class Module:
         value : Tensor or None
             None reserves the name: it is left out of the state until a Tensor is assigned.
         """
+        self._expect(name, "buffer", "Tensor", value, value is None or _is_buffer(value))
         if name not in self._buffers:
             self._buffers = (*self._buffers, name)
         setattr(self, name, value)
@@ -119,7 +144,7 @@ class Module:
                 if isinstance(value, Parameter):
                     yield prefix + name, value
             for name in module._buffers:
-                if attributes[name] is not None:
+                if attributes.get(name) is not None:
                     yield prefix + name, attributes[name]
 
     def modules(self) -> Iterator[Module]:
@@ -146,6 +171,8 @@ class Module:
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode here and in all modules below; returns the module itself."""
+        if not isinstance(mode, (bool, np.bool_)):
+            raise TypeError(f"{type(self).__name__}.train: mode must be a bool, got {mode!r}")
         for module in self.modules():
             module.training = bool(mode)
         return self
@@ -241,7 +268,10 @@ class Module:
         Raises
         ------
         ValueError
-            Naming every missing, unexpected or misshapen entry; nothing was written then.
+            Naming every missing, unexpected or misshapen entry, and every destination that can't
+            be written; nothing was written then.
+        TypeError
+            If `state_dict` is no mapping.
 
         Examples
         --------
@@ -251,25 +281,35 @@ class Module:
             ...
         ValueError: Linear.load_state_dict: missing keys: bias
         """
+        operation = f"{type(self).__name__}.load_state_dict"
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"{operation}: state_dict must be a mapping, got {type(state_dict).__name__}"
+            )
         own = dict(self._state())
         optional = {
             prefix + name for prefix, module in self._walk() for name in module._optional_state
         }
         missing = [name for name in own if name not in state_dict and name not in optional]
-        unexpected = [name for name in state_dict if name not in own]
+        unexpected = [name for name in state_dict if name not in own]  # not always text
         problems = []
         if strict and missing:
             problems.append(f"missing keys: {', '.join(missing)}")
         if strict and unexpected:
-            problems.append(f"unexpected keys: {', '.join(unexpected)}")
+            problems.append(f"unexpected keys: {', '.join(map(str, unexpected))}")
         arrays = {name: _to_array(state_dict[name]) for name in own if name in state_dict}
         for name, array in arrays.items():
             if array.shape != own[name].shape:
                 problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
             elif not np.can_cast(array.dtype, _numpy_dtype(own[name].dtype), "same_kind"):
                 problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
+            elif not is_writable(own[name]):
+                problems.append(f"{name} must be writable, it is read-only or a computed Tensor")
+            else:
+                # Before any is written: it may warn.
+                arrays[name] = array.astype(_numpy_dtype(own[name].dtype))
         if problems:
-            raise ValueError(f"{type(self).__name__}.load_state_dict: {'; '.join(problems)}")
+            raise ValueError(f"{operation}: {'; '.join(problems)}")
         for name, array in arrays.items():
             own[name].copy_(array)
         return LoadResult(missing, unexpected)
@@ -308,7 +348,38 @@ def _numpy_dtype(dtype: Any) -> Any:
     return np.float32 if name == "bfloat16" else dtype if isinstance(dtype, np.dtype) else name
 
 
+def _is_buffer(value: Any) -> bool:
+    return isinstance(value, Tensor) and not isinstance(value, Parameter)
+
+
+def is_writable(tensor: Tensor) -> bool:
+    """Whether `copy_` would write to `tensor`."""
+    flags = getattr(tensor.data, "flags", None)  # MLX arrays have none
+    return tensor.is_leaf and (flags is None or flags.writeable)
+
+
 def _to_array(value: Any) -> np.ndarray[Any, Any]:
-    # Tensors, PyTorch's as well
-    value = value.detach() if hasattr(value, "detach") else value
-    return np.array(value.numpy() if hasattr(value, "numpy") else value, order="C")
+    if isinstance(value, Tensor):
+        value = value.detach().numpy()
+    elif hasattr(value, "detach"):  # PyTorch's, on any device and of types that NumPy lacks
+        narrow = value.is_floating_point() and value.itemsize < 4
+        value = (value.float() if narrow else value).numpy(force=True)
+    return np.array(value, order="C")
+
+
+def check_options(
+    module: Module, device: str | None, dtype: DTypeLike | None, **sizes: int
+) -> tuple[str, Any]:
+    """Check what the constructors of layers share; return the device and dtype to use."""
+    layer = type(module).__name__
+    for name, size in sizes.items():
+        if not hasattr(size, "__index__"):
+            raise TypeError(f"{layer}: {name} must be an integer, got {size!r}")
+        if operator.index(size) < 0:
+            raise ValueError(f"{layer}: {name} must not be negative, got {size}")
+    if device not in (None, "cpu", "gpu"):
+        raise ValueError(f'{layer}: device must be "cpu" or "gpu", got {device!r}')
+    dtype = np.float32 if dtype is None else dtype
+    if not is_floating(dtype) and not _is_floating(np.dtype(dtype)):
+        raise TypeError(f"{layer}: dtype must be a floating one, got {np.dtype(dtype)}")
+    return device or "cpu", dtype

@@ -19,7 +19,9 @@ UFUNCS = {
     np.subtract: elementwise.Subtract.apply,
     np.multiply: elementwise.Multiply.apply,
     np.divide: elementwise.Divide.apply,
+    np.floor_divide: elementwise.FloorDivide.apply,
     np.remainder: elementwise.Remainder.apply,
+    np.divmod: elementwise.divmod,
     np.power: elementwise.Power.apply,
     np.float_power: elementwise.float_power,
     np.maximum: elementwise.Maximum.apply,
@@ -47,7 +49,8 @@ FUNCTIONS = (
 # Functions whose results carry no gradient share one rule.
 _CONSTANT_UFUNCS = (
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor "
-    "logical_not isnan isinf isfinite signbit floor_divide spacing"
+    "logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift isnan isinf "
+    "isfinite signbit spacing"
 )
 _CONSTANT_FUNCTIONS = (
     "shape ndim size zeros_like ones_like empty_like isclose allclose array_equal array_equiv "

@@ -11,7 +11,7 @@ from .._tensor import as_tensor
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import Multiply, fit
-from .reductions import axes_of, refuse
+from .reductions import axes_of, is_half, refuse
 from .shape import ravel, swapaxes, transpose
 
 
@@ -95,6 +95,9 @@ class Einsum(Function):
     def forward(ctx, subscripts, optimize, *operands):
         ctx.subscripts, ctx.optimize = subscripts, optimize
         ctx.save_for_backward(*operands)
+        if isinstance(operands[0], np.ndarray) and all(map(is_half, operands)):
+            y = np.einsum(subscripts, *operands, optimize=optimize, dtype=np.float32)
+            return y.astype(np.result_type(*operands))
         return namespace(*operands).einsum(subscripts, *operands, optimize=optimize)
 
     @staticmethod
@@ -109,8 +112,13 @@ class Einsum(Function):
                 continue
             others = [*terms[:i], *terms[i + 1 :]]
             arrays = [*operands[:i], *operands[i + 1 :]]
-            # What only this operand has was summed within it: its gradient is repeated there.
-            alone = "".join(c for c in wanted if c not in result and c not in "".join(others))
+            # What only this operand has, or the others have once, was summed within it: its
+            # gradient is repeated there.
+            pairs = [
+                p for t, a in zip(others, arrays, strict=True) for p in zip(t, a.shape, strict=True)
+            ]
+            longer = {c for c, n in pairs if n != 1}
+            alone = "".join(c for c in wanted if c not in result and c not in longer)
             lengths = dict(zip(wanted, operands[i].shape, strict=True))
             ones = namespace(g.data).ones([lengths[c] for c in alone], g.dtype)
             terms_back = ",".join([result, *others, alone])

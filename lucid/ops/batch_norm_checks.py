@@ -35,7 +35,8 @@ def buffer(name: str, value: Any) -> Any:
         if value.requires_grad:
             raise TypeError(f"batch_norm: {name} must not require grad: none would reach it")
         return value.data
-    if not hasattr(value, "dtype") or isinstance(value, np.generic):
+    # Of anything else there would be a copy, and its update lost.
+    if not isinstance(value, np.ndarray) and type(value).__module__ != "mlx.core":
         raise TypeError(f"batch_norm: {name} must be an array, got {type(value).__name__}")
     return array(name, value)
 
@@ -70,8 +71,12 @@ def _normalize_axis(axis: Any, shape: tuple[int, ...]) -> int:
 
 
 def _check_number(name: str, value: Any, rule: str, holds) -> None:
-    number = isinstance(value, (int, float, np.number))
-    if not number or not holds(value):
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    try:
+        valid = number and holds(float(value))
+    except OverflowError:  # an int beyond all floats
+        valid = False
+    if not valid:
         error = ValueError if number or value is None else TypeError
         raise error(f"batch_norm: {name} must be {rule}, got {value!r}")
 
@@ -105,6 +110,24 @@ def check_running(x: Any, mean: Any, var: Any, training: bool, channel_axis: int
             raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
         if training and v.__class__ is np.ndarray and not v.flags.writeable:
             raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
+    if training and mean is not None:
+        _check_apart(mean, var)
+
+
+def _check_apart(mean: Any, var: Any) -> None:
+    """Check that no element is written twice."""
+    shared = mean is var
+    if isinstance(mean, np.ndarray):
+        shared = np.shares_memory(mean, var)
+        for name, v in (("running_mean", mean), ("running_var", var)):
+            if v.size > 1 and abs(v.strides[0]) < v.itemsize:
+                raise ValueError(
+                    f"batch_norm: {name} must have an element per channel, got strides {v.strides}"
+                )
+    if shared:
+        raise ValueError(
+            "batch_norm: running_mean and running_var must be two arrays, got overlapping memory"
+        )
 
 
 def _is_real_float(dtype: Any) -> bool:

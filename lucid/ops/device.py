@@ -46,7 +46,12 @@ def to(self: Tensor, target: Any, dtype: Any = None) -> Tensor:
     The gradient comes back to where this Tensor is.
     """
     if not isinstance(target, str) or target not in ("cpu", "gpu"):
-        return astype(self, target)
+        try:
+            return astype(self, target)
+        except TypeError:
+            raise ValueError(
+                f"to: target must be a device, 'cpu' or 'gpu', or a dtype, got {target!r}"
+            ) from None
     if target == self.device:
         return self if dtype is None else astype(self, dtype)
     return To.apply(self, target, dtype)

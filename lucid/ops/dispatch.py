@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def install(ufuncs: dict, functions: dict, methods: dict) -> None:
             kwargs.setdefault("axis", 0)
             return functions[_REDUCTIONS[ufunc]](*inputs, **kwargs)
         if rule is None:
-            raise _no_rule(ufunc if method == "__call__" else getattr(ufunc, method))
+            raise _no_rule(ufunc, "" if method == "__call__" else "." + method)
         if kwargs.get("where") is True:
             del kwargs["where"]
         refuse(ufunc.__name__, **kwargs)
@@ -96,10 +97,13 @@ def install(ufuncs: dict, functions: dict, methods: dict) -> None:
         setattr(Tensor, name, method)
 
 
-def _no_rule(func) -> TypeError:
+def _no_rule(func, method="") -> TypeError:
     name = getattr(func, "__qualname__", func.__name__)
-    module = getattr(func, "__module__", None) or "numpy"
+    module = getattr(func, "__module__", None)
+    if module is None:  # ufuncs don't know theirs
+        known = (m for m in ("numpy", "scipy.special") if m in sys.modules)
+        module = next((m for m in known if getattr(sys.modules[m], name, None) is func), "ufunc")
     return TypeError(
-        f"{module}.{name}: there is no rule for Tensors; write one as a "
+        f"{module}.{name}{method}: there is no rule for Tensors; write one as a "
         "lucid.autograd.Function, or pass arrays (t.detach().numpy()) if no gradient is needed"
     )

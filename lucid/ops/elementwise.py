@@ -1,9 +1,9 @@
 """Elementwise rules. Conventions where a derivative does not exist:
 
 ``abs`` and ``sign`` have slope 0 at 0; ``maximum`` and ``minimum`` of equal values send half the
-gradient to each; ``clip`` has slope 1 on its limits; ``power`` with base 0 has slope 0 in its
-exponent, and in its base if the exponent is 0 too. Steps (``sign``, ``floor``, ``round`` …) have
-slope 0 everywhere.
+gradient to each, and all of it to the one that is NaN; ``clip`` has slope 1 on its limits;
+``power`` with base 0 has slope 0 in its exponent, and in its base if the exponent is 0 too. Steps
+(``sign``, ``floor``, ``round``, ``//`` …) have slope 0 everywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant
+from .._tensor import Tensor, as_tensor, constant, is_floating, to_array
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import refuse, sum_to
@@ -112,6 +112,20 @@ class Divide(Function):
         return fit(ctx, 0, gx) if need_x else None, fit(ctx, 1, -gx * z) if need_y else None
 
 
+class FloorDivide(Function):
+    schema_v1 = OpSchema("floor_divide")
+    saves_input = False
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x // y
+
+    @staticmethod
+    def backward(ctx, g):
+        need_x, need_y = ctx.needs_input_grad
+        return fit(ctx, 0, g * 0) if need_x else None, fit(ctx, 1, g * 0) if need_y else None
+
+
 class Remainder(Function):
     schema_v1 = OpSchema("remainder")
 
@@ -156,7 +170,7 @@ class Power(Function):
 def _power(x, p):
     # Multiplying is far faster than pow, and as accurate for these. (A numpy.float64 is a float
     # too, but no Python number: it decides the dtype of the result.)
-    if p.__class__ in (int, float) and p in (2, 3, 4):
+    if p.__class__ in (int, float) and p in (2, 3, 4) and is_floating(x.dtype):
         square = x * x
         return square if p == 2 else square * x if p == 3 else square * square
     return x**p
@@ -334,7 +348,9 @@ class Maximum(Function):
     def backward(cls, ctx, g):
         x, y = (_raw(t) for t in ctx.saved_tensors)
         xp = namespace(g.data)
-        share = constant(xp.where(xp.equal(x, y), 0.5, ~getattr(xp, cls.beaten)(x, y)))
+        x_chosen = getattr(xp, cls.beaten)(y, x) | (x != x)
+        y_chosen = getattr(xp, cls.beaten)(x, y) | (y != y)
+        share = constant(xp.where(xp.equal(x_chosen, y_chosen), 0.5, x_chosen))
         need_x, need_y = ctx.needs_input_grad
         return (
             fit(ctx, 0, g * share.astype(g.dtype)) if need_x else None,
@@ -391,12 +407,21 @@ class Clip(Function):
 def where(condition, x=None, y=None, /):
     if x is None and y is None:
         return tuple(constant(i) for i in namespace(_raw(condition)).nonzero(_raw(condition)))
-    return Where.apply(_raw(condition), x, y)
+    if isinstance(condition, Tensor) and condition.requires_grad:
+        raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
+    condition = _raw(condition)
+    if not isinstance(condition, (bool, np.bool_)):
+        condition = to_array(condition, copy=True)  # the caller may change it before backward
+    return Where.apply(condition, x, y)
 
 
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
     refuse("clip", out=out)
     return Clip.apply(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def divmod(x, y, /):
+    return FloorDivide.apply(x, y), Remainder.apply(x, y)
 
 
 def float_power(x, p, /):

@@ -16,8 +16,14 @@ _BINARY = {
     "truediv": np.divide,
     "floordiv": np.floor_divide,
     "mod": np.remainder,
+    "divmod": np.divmod,
     "pow": np.power,
     "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
 }
 _COMPARISONS = {
     "eq": np.equal,
@@ -27,7 +33,7 @@ _COMPARISONS = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute}
+_UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 _METHODS = (
     "sum prod mean var std max min cumsum clip round dot ravel squeeze swapaxes take copy argmax "
     "argmin argsort nonzero all any"
@@ -39,6 +45,7 @@ def bound(ufuncs: dict, functions: dict) -> dict:
     methods = {
         "__getitem__": getitem,
         "T": property(transpose, doc="The transpose."),
+        "__round__": _round,
         "astype": astype,
         "reshape": _reshape,
         "transpose": _transpose,
@@ -82,3 +89,7 @@ def _reshape(self: Tensor, *shape, order: str = "C") -> Tensor:
 def _transpose(self: Tensor, *axes) -> Tensor:
     """Reorder the axes, as `numpy.ndarray.transpose` does."""
     return transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+
+def _round(self: Tensor, ndigits: int | None = None) -> Tensor:
+    return np.round(self, ndigits or 0)

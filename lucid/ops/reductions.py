@@ -9,11 +9,16 @@ import math
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant
+from .._tensor import Tensor, as_tensor, constant, is_floating
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 
 _WIDE = AmpPolicy.FORCE_FP32
+
+
+def is_half(x) -> bool:
+    """Whether `x` is an ndarray of a half type: added up in float32, since ones reach only 2048."""
+    return isinstance(x, np.ndarray) and x.itemsize == 2 and is_floating(x.dtype)
 
 
 class Sum(Function):
@@ -23,6 +28,8 @@ class Sum(Function):
     @staticmethod
     def forward(ctx, x, axis, keepdims):
         ctx.axis, ctx.keepdims = axis, keepdims
+        if is_half(x):
+            return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
         if isinstance(x, np.ndarray):
             return np.add.reduce(x, axis, None, None, keepdims)
         return namespace(x).sum(x, axis, keepdims)
@@ -102,6 +109,8 @@ class Cumsum(Function):
     @staticmethod
     def forward(ctx, x, axis):
         ctx.axis = axis
+        if is_half(x):
+            return x.cumsum(axis=axis, dtype=np.float32).astype(x.dtype)
         return x.cumsum(axis=axis)
 
     @staticmethod
@@ -113,7 +122,7 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
     if dtype is not None or out is not None or where is not True:
         a = _summand("sum", a, dtype, out, where, 0)
     result = Sum.apply(a, axis, keepdims)
-    return result if initial is None else result + initial
+    return result if initial is None else result + _start(initial, result)
 
 
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
@@ -123,7 +132,7 @@ def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where
         result = as_tensor(result)
     else:
         result = _product(a, axes_of(axis, a.ndim), keepdims)
-    return result if initial is None else result * initial
+    return result if initial is None else result * _start(initial, result)
 
 
 def _product(a, axes, keepdims):
@@ -154,10 +163,27 @@ def min(a, axis=None, out=None, keepdims=False, initial=None, where=True):
 
 def _extremum(rule, pair, a, axis, out, keepdims, initial, where):
     refuse(rule.schema_v1.name, out=out, where=None if where is True else where)
+    axes = axes_of(axis, a.ndim)
+    if initial is not None and 0 in [a.shape[i] for i in axes]:
+        shape = kept(a.shape, axes)
+        shape = shape if keepdims else [n for i, n in enumerate(shape) if i not in axes]
+        return broadcast_to(as_tensor(_start(initial, a)), shape)
     result = rule.apply(a, axis)
     if not keepdims:
-        result = np.squeeze(result, axes_of(axis, a.ndim))
-    return result if initial is None else pair(result, initial)
+        result = np.squeeze(result, axes)
+    return result if initial is None else pair(result, _start(initial, result))
+
+
+def _start(initial, result):
+    """Return `initial` in the dtype of the result: NumPy starts from there."""
+    if isinstance(initial, Tensor):
+        return initial.astype(result.dtype)
+    if not isinstance(result.data, np.ndarray):
+        return initial
+    start = np.array(initial, result.dtype)
+    if start.ndim:
+        raise ValueError(f"initial: must be a number, got shape {start.shape}")
+    return start
 
 
 def cumsum(a, axis=None, dtype=None, out=None):

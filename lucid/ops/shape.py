@@ -10,7 +10,7 @@ from .._tensor import Tensor, as_tensor, copied, dtype_name, is_mlx, to_numpy
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
-from .reductions import axes_of, refuse
+from .reductions import axes_of, is_half, refuse
 
 
 class Reshape(Function):
@@ -71,9 +71,10 @@ class Transpose(Function):
 def transpose(a, axes=None):
     if axes is None:
         axes = range(a.ndim - 1, -1, -1)
-    elif len(axes) != a.ndim:
+    axes = axes_of(tuple(axes) if np.iterable(axes) else axes, a.ndim)
+    if len(axes) != a.ndim:
         raise ValueError(f"transpose: axes must name all {a.ndim} axes, got {axes}")
-    return Transpose.apply(a, axes_of(tuple(axes), a.ndim))
+    return Transpose.apply(a, axes)
 
 
 def swapaxes(a, axis1, axis2):
@@ -121,11 +122,12 @@ class IndexAdd(Function):
         ctx.index = index
         if not isinstance(x, np.ndarray):
             return namespace(x).add_at(shape, index, x)
-        out = np.zeros(shape, x.dtype)
         if may_repeat(index):
+            out = np.zeros(shape, np.float32 if is_half(x) else x.dtype)
             np.add.at(out, index, x)
-        else:
-            out[index] = x
+            return out.astype(x.dtype, copy=False)
+        out = np.zeros(shape, x.dtype)
+        out[index] = x
         return out
 
     @staticmethod
@@ -149,7 +151,7 @@ def getitem(a: Tensor, index) -> Tensor:
 
 
 def _plain_index(index):
-    if index is None or index is Ellipsis or isinstance(index, (int, slice)):
+    if index is None or index is Ellipsis or isinstance(index, (int, slice, np.bool_)):
         return index
     if isinstance(index, Tensor):
         index = index.data
@@ -160,7 +162,13 @@ def _plain_index(index):
     if is_mlx(index):
         # The number of elements under a mask has to be waited for; integers stay lazy.
         return copied(index) if "int" in dtype_name(index.dtype) else _plain_index(to_numpy(index))
-    return operator.index(index)
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise IndexError(
+            "index: must be integers, slices, an ellipsis, None, or integer or boolean arrays, "
+            f"got {type(index).__name__}"
+        ) from None
 
 
 def take(a, indices, axis=None, out=None, mode="raise"):
@@ -184,7 +192,8 @@ class Roll(Function):
 
     @staticmethod
     def forward(ctx, x, shift, axis):
-        ctx.shift, ctx.axis = shift, axis
+        ctx.shift = shift if isinstance(shift, int) else tuple(np.ravel(shift).tolist())
+        ctx.axis = axis
         return namespace(x).roll(x, shift, axis)
 
     @staticmethod
@@ -231,9 +240,10 @@ class Concatenate(Function):
 
     @staticmethod
     def forward(ctx, axis, *arrays):
+        y = namespace(*arrays).concatenate(arrays, axis)  # this checks the shapes
         ctx.axis = axis
         ctx.lengths = [a.shape[axis] for a in arrays]
-        return namespace(*arrays).concatenate(arrays, axis)
+        return y
 
     @staticmethod
     def backward(ctx, g):

@@ -22,7 +22,8 @@
 /* One call. Vectors over the channels are doubles. */
 typedef struct job {
     lucid_pass sum, affine;
-    int reduces;     /* are there sums to take? */
+    int reduces;      /* are there sums to take? */
+    int wide_running; /* can running_var hold what is too small for a float? */
     double inverse;  /* 1 / m, or 0 if the statistics are constants */
     double unbiased; /* m / (m - 1) */
     double momentum, eps;
@@ -71,6 +72,16 @@ INLINE double rsqrt(const job *j, double x) {
     return provided ? provided(x) : 1 / sqrt(x);
 }
 
+/* Not a step from the old value to the new, which would round away one that is much smaller. */
+INLINE void move(const job *j, double *running, double value) {
+    *running = (1 - j->momentum) * *running + j->momentum * value;
+}
+
+/* Does a variance below the squares of floats, 1e-45, show in the running one? */
+INLINE int tells(const job *j, size_t c) {
+    return j->wide_running && fabs((1 - j->momentum) * j->running_var[c]) < 1e-28;
+}
+
 INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, int last,
                          double *q) {
     const double tiny = j->walk.size == 4 ? 1e-30 : 1e-290;
@@ -78,14 +89,17 @@ INLINE int solve_forward(const job *j, size_t c, const double *s, double shift, 
     /* Far from the shift digits cancel, far from 1 squares leave the type's range. */
     if (!last) {
         if (!(d * d <= 16 * var) || !(var < DBL_MAX)) return 1;
-        if (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny)) return 1;
+        if (var < tiny && (s[0] != 0 || s[1] != 0 || j->eps < tiny || tells(j, c))) return 1;
     }
     if (var < 0) var = 0;
+    /* The squares of finite numbers from 1e154 may overflow: then y is the bias. */
+    if (!(var < DBL_MAX) && isfinite(s[0])) var = INFINITY;
     const double mean = shift + d;
     j->mean[c] = mean;
-    j->rstd[c] = rsqrt(j, var + j->eps);
-    if (j->running_mean) j->running_mean[c] += j->momentum * (mean - j->running_mean[c]);
-    if (j->running_var) j->running_var[c] += j->momentum * (var * j->unbiased - j->running_var[c]);
+    /* 0 where there is no deviation and no eps, so that y is the bias and the gradients finite. */
+    j->rstd[c] = var + j->eps == 0 ? 0 : rsqrt(j, var + j->eps);
+    if (j->running_mean) move(j, &j->running_mean[c], mean);
+    if (j->running_var) move(j, &j->running_var[c], var * j->unbiased);
     forward_affine(j, c, d - (mean - shift), q);
     return 0;
 }
@@ -630,6 +644,7 @@ int lucid_batch_norm_forward(const lucid_channels *of, lucid_array x, lucid_vect
     const double m = (double)j.walk.count;
     j.inverse = 1 / m;
     j.unbiased = m / (m - 1);
+    j.wide_running = running_var.data && running_var.type == LUCID_FLOAT64 && j.walk.wide;
     int status = run(&j);
     if (status == 0) {
         if (j.running_mean) lucid_vector_write(running_mean, c, j.running_mean);

@@ -4,7 +4,8 @@
  * that set, but every loop works in LANES logical lanes: element i of a block goes to lane
  * i % LANES, lanes are folded pairwise, and blocks are merged in an order that the shape alone
  * fixes. Multiplications and additions are never contracted (-ffp-contract=off). So each result
- * has the same bits on SSE2, AVX2, AVX-512 and NEON, and for any number of threads.
+ * has the same bits on SSE2, AVX2, AVX-512 and NEON, and for any number of threads (of a NaN, sign
+ * and payload aside).
  *
  * Accuracy: float32 is summed in float64; float64 is summed with the error of each addition carried
  * along (Knuth's TwoSum), so that a block's sum is its exact sum rounded to 106 bits. */
