@@ -37,14 +37,16 @@ static void *array(lucid_type type, size_t n, double offset) {
         uint16_t half = type == LUCID_FLOAT16 ? lucid_double_to_half(x) : lucid_double_to_bfloat(x);
         int64_t wide = (int64_t)(x * 0x1p40);
         int32_t narrow = (int32_t)(x * 0x1p20);
+        int16_t small = (int16_t)(x * 1000);
         int8_t byte = (int8_t)(x * 8);
         size_t size = item_size[type];
-        const void *from = type == LUCID_FLOAT32    ? (const void *)&f
-                           : type == LUCID_FLOAT64  ? (const void *)&x
-                           : type <= LUCID_BFLOAT16 ? (const void *)&half
-                           : size == 8              ? (const void *)&wide
-                           : size == 4              ? (const void *)&narrow
-                                                    : (const void *)&byte;
+        const void *from = size == 8   ? (const void *)&wide
+                           : size == 4 ? (const void *)&narrow
+                           : size == 2 ? (const void *)&small
+                                       : (const void *)&byte;
+        if (type == LUCID_FLOAT32) from = &f;
+        if (type == LUCID_FLOAT64) from = &x;
+        if (type == LUCID_FLOAT16 || type == LUCID_BFLOAT16) from = &half;
         memcpy(data + i * size, from, size);
     }
     return data;
