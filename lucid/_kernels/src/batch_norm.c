@@ -24,8 +24,8 @@ typedef struct job {
     lucid_pass sum, affine;
     int reduces;      /* are there sums to take? */
     int wide_running; /* can running_var hold what is too small for a float? */
-    double inverse;  /* 1 / m, or 0 if the statistics are constants */
-    double unbiased; /* m / (m - 1) */
+    double inverse;   /* 1 / m, or 0 if the statistics are constants */
+    double unbiased;  /* m / (m - 1) */
     double momentum, eps;
     double *weight, *bias, *mean, *rstd, *running_mean, *running_var, *w, *u;
     double *dweight, *dbias;

@@ -348,11 +348,8 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
         }
         for (; i + LINE <= n; i += LINE) {
             EACH(k, order + 1)
-            if (tile->ahead[k]) __builtin_prefetch((k == 0   ? x
-                                                    : k == 1 ? g
-                                                             : v) +
-                                                       i + tile->ahead[k],
-                                                   0, 2);
+            if (tile->ahead[k])
+                __builtin_prefetch((k == 0 ? x : k == 1 ? g : v) + i + tile->ahead[k], 0, 2);
             if (one == 2) NAME(affine_line)(x + i, g + i, v + i, NULL, y + i, w, order, 2, 1);
             else NAME(affine_line)(x + i, g + i, v + i, y + i, z + i, w, order, which, 1);
         }

@@ -48,7 +48,8 @@ static inline uint16_t lucid_round_16(double x, int fraction, int emax) {
     uint64_t kept = significand >> drop, rest = significand & ((UINT64_C(1) << drop) - 1);
     uint64_t half = UINT64_C(1) << (drop - 1);
     kept += rest > half || (rest == half && (kept & 1));
-    return (uint16_t)(sign | (base + kept)); /* a carry moves to the next exponent, at last to inf */
+    return (uint16_t)(sign |
+                      (base + kept)); /* a carry moves to the next exponent, at last to inf */
 }
 
 static inline uint16_t lucid_double_to_half(double x) {

@@ -42,32 +42,32 @@ typedef struct {
 /* The entries for one element type T (float or double). Row r begins `step` elements after row
  * r - 1. In `rows` entries output r takes row r, or all rows the first output if `same`; in `cols`
  * entries output k takes column k. `n` is at most LUCID_BLOCK in rows, LUCID_COLUMNS in cols. */
-#define LUCID_ENTRIES(T, NAME)                                                                \
-    typedef struct {                                                                          \
-        void (*sum_rows)(const T *x, ptrdiff_t step, size_t rows, size_t n, int same,         \
-                         lucid_sums out);                                                     \
-        void (*sum_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n, lucid_sums out);  \
-        void (*moments_rows)(const T *x, ptrdiff_t step, size_t rows, size_t n, int same,     \
-                             lucid_moments out);                                              \
-        void (*moments_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n,               \
-                             lucid_moments out);                                              \
-        /* (hi + lo) / count, rounded to T; returns 0 if one is infinite or NaN. */           \
-        int (*means)(const double *hi, const double *lo, size_t n, double count, T *out);     \
+#define LUCID_ENTRIES(T, NAME)                                                               \
+    typedef struct {                                                                         \
+        void (*sum_rows)(const T *x, ptrdiff_t step, size_t rows, size_t n, int same,        \
+                         lucid_sums out);                                                    \
+        void (*sum_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n, lucid_sums out); \
+        void (*moments_rows)(const T *x, ptrdiff_t step, size_t rows, size_t n, int same,    \
+                             lucid_moments out);                                             \
+        void (*moments_cols)(const T *x, ptrdiff_t step, size_t rows, size_t n,              \
+                             lucid_moments out);                                             \
+        /* (hi + lo) / count, rounded to T; returns 0 if one is infinite or NaN. */          \
+        int (*means)(const double *hi, const double *lo, size_t n, double count, T *out);    \
     } NAME;
 
 LUCID_ENTRIES(float, lucid_entries_f32)
 LUCID_ENTRIES(double, lucid_entries_f64)
 
-/* A tile of a batch normalization: `rows` runs of n contiguous elements of each operand. Row r of an
- * operand begins `step` elements after row r - 1. In `rows` entries each row is a channel, in `cols`
- * entries each column is one. */
+/* A tile of a batch normalization: `rows` runs of n contiguous elements of each operand. Row r of
+ * an operand begins `step` elements after row r - 1. In `rows` entries each row is a channel, in
+ * `cols` entries each column is one. */
 typedef struct {
     const void *in[3]; /* x, g, v; NULL from the first that an order does not read */
     void *out[2];      /* NULL if not wanted; never memory that is read */
     ptrdiff_t in_step[3], out_step[2];
     size_t rows, n;
-    /* For affine entries. Elements from in[k] to what will be read later and may be fetched now, 0 if
-     * nothing; whether outputs may go past the cache. */
+    /* For affine entries. Elements from in[k] to what will be read later and may be fetched now, 0
+     * if nothing; whether outputs may go past the cache. */
     ptrdiff_t ahead[3];
     int stream;
 } lucid_tile;
@@ -89,20 +89,21 @@ typedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, do
 typedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coefficients,
                                      size_t pitch);
 
-/* An affine entry of rows of at least a line with one output, past the cache, and meanwhile the sums
- * of as many rows, or fewer, of `next`: memory is read while it is written. */
+/* An affine entry of rows of at least a line with one output, past the cache, and meanwhile the
+ * sums of as many rows, or fewer, of `next`: memory is read while it is written. */
 typedef void (*lucid_channel_fused)(const lucid_tile *tile, const void *coefficients, size_t pitch,
                                     const lucid_tile *next, const void *shift, double *sums);
 
-/* Entries by order; `fused_rows` may be missing. Shift and coefficients have the type that the entries compute in. */
+/* Entries by order; `fused_rows` may be missing. Shift and coefficients have the type that the
+ * entries compute in. */
 typedef struct {
     lucid_channel_sums sums_rows[3], sums_cols[3];
     lucid_channel_affine affine_rows[3], affine_cols[3];
     lucid_channel_fused fused_rows[3];
 } lucid_channel_entries;
 
-/* Copy bytes past the cache. The two addresses are equal modulo 64. LUCID_STREAM_END makes what went
- * past the cache visible to other threads. */
+/* Copy bytes past the cache. The two addresses are equal modulo 64. LUCID_STREAM_END makes what
+ * went past the cache visible to other threads. */
 typedef void (*lucid_stream)(char *to, const char *from, size_t bytes);
 
 /* Round n floats or doubles to elements that lie `stride` bytes apart. */

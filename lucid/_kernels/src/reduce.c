@@ -25,7 +25,7 @@ enum {
     FEW_PARTS = 16,         /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
     NARROW = 32,            /* columns that are too few to fill the registers */
-    SMALL_TILE = 128,      /* outputs whose accumulators go on the stack */
+    SMALL_TILE = 128,       /* outputs whose accumulators go on the stack */
     SHORT_ROW = 24,         /* a row that is */
     WIDENED = 16,           /* rows of them that are read as one */
 };

@@ -61,12 +61,15 @@
 #undef FUSE
 #undef NAME
 
-#define CHANNEL(s, ...)                                                                       \
-    {{sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},                                     \
-     {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s},                                     \
-     {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s},                               \
-     {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}, \
-     {__VA_ARGS__}}
+#define CHANNEL(s, ...)                                                  \
+    {                                                                    \
+        {sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},             \
+            {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s},         \
+            {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s},   \
+            {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}, { \
+            __VA_ARGS__                                                  \
+        }                                                                \
+    }
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)

@@ -31,7 +31,6 @@
 #define VF (VBYTES / 4) /* floats in a vector */
 #define VD (VBYTES / 8) /* doubles in a vector */
 
-
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(VBYTES)));
@@ -127,13 +126,13 @@ INLINE void vf_stream(float *p, vf v) {
 }
 
 /* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
-#define TWO_SUM(s, e, x)                        \
-    do {                                        \
-        __typeof__(s) ts_x = (x);               \
-        __typeof__(s) ts_t = (s) + ts_x;        \
-        __typeof__(s) ts_z = ts_t - (s);        \
+#define TWO_SUM(s, e, x)                              \
+    do {                                              \
+        __typeof__(s) ts_x = (x);                     \
+        __typeof__(s) ts_t = (s) + ts_x;              \
+        __typeof__(s) ts_z = ts_t - (s);              \
         (e) += ((s) - (ts_t - ts_z)) + (ts_x - ts_z); \
-        (s) = ts_t;                             \
+        (s) = ts_t;                                   \
     } while (0)
 
 #endif
