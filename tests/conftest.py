@@ -5,6 +5,8 @@ import pytest
 import lucid
 from lucid._kernels import _vec
 
+collect_ignore = ["typing_checks.py"]  # for mypy; it calls functions wrongly on purpose
+
 
 def kernels():
     """Provider and instruction set of each test of kernels.

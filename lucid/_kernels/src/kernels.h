@@ -41,7 +41,7 @@ typedef struct {
 
 /* The entries for one element type T (float or double). Row r begins `step` elements after row
  * r - 1. In `rows` entries output r takes row r, or all rows the first output if `same`; in `cols`
- * entries output k takes column k. `n` is at most LUCID_BLOCK in rows, LUCID_COLUMNS in cols. */
+ * entries output k takes column k. `n` is at most 2 LUCID_BLOCK in rows, LUCID_COLUMNS in cols. */
 #define LUCID_ENTRIES(T, NAME)                                                               \
     typedef struct {                                                                         \
         void (*sum_rows)(const T *x, ptrdiff_t step, size_t rows, size_t n, int same,        \

@@ -24,6 +24,7 @@ enum {
     MANY_TASKS = 64,        /* enough tasks for any machine */
     FEW_PARTS = 16,         /* as few as a reduced loop may give, if another gives more */
     PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
+    TALL = 1024,            /* rows of columns that are summed plainly */
     NARROW = 32,            /* columns that are too few to fill the registers */
     SMALL_TILE = 128,       /* outputs whose accumulators go on the stack */
     SHORT_ROW = 24,         /* a row that is */
@@ -57,6 +58,10 @@ typedef struct {
 enum { FIELDS = 6 };
 
 static const ptrdiff_t itemsizes[LUCID_TYPES] = {4, 8, 2, 2, 1, 1, 1, 2, 2, 4, 4, 8, 8};
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 static int is_wide(lucid_type type) {
     return type == LUCID_FLOAT64 || type >= LUCID_INT32;
@@ -172,6 +177,21 @@ static void rows_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, 
     }
 }
 
+/* Tall columns of float are summed in blocks, as rows are: plain additions bound the error only
+ * while they are few. */
+static void blocked_cols(const job *j, const float *x, ptrdiff_t step, size_t rows, size_t n,
+                         lucid_moments out) {
+    double hi[LUCID_COLUMNS], lo[LUCID_COLUMNS];
+    lucid_moments block = {{hi, lo}, NULL, NULL, NULL, NULL};
+    for (size_t r = 0; r < rows; r += TALL, x += TALL * step) {
+        memset(hi, 0, n * sizeof *hi);
+        memset(lo, 0, n * sizeof *lo);
+        call_cols(j, x, step, least(rows - r, TALL), n, block);
+        for (size_t k = 0; k < n; k++)
+            merge(out, k, block, k, 0);
+    }
+}
+
 /* Rows of a few columns that follow each other directly are read as rows WIDENED times as wide. */
 static void widened_cols(const job *j, const char *x, size_t rows, size_t n, size_t width,
                          lucid_moments out) {
@@ -179,7 +199,9 @@ static void widened_cols(const job *j, const char *x, size_t rows, size_t n, siz
     size_t wide = WIDENED * n;
     memset(memory, 0, FIELDS * wide * sizeof *memory);
     lucid_moments lanes = fields(memory, wide);
-    call_cols(j, x, (ptrdiff_t)wide, rows / WIDENED, wide, lanes);
+    if (rows / WIDENED > TALL && !j->wide && !j->r->variance)
+        blocked_cols(j, (const float *)x, (ptrdiff_t)wide, rows / WIDENED, wide, lanes);
+    else call_cols(j, x, (ptrdiff_t)wide, rows / WIDENED, wide, lanes);
     for (size_t i = 0; i < WIDENED; i++)
         for (size_t k = 0; k < n; k++)
             merge(out, k, lanes, i * n + k, j->r->variance != NULL);
@@ -191,6 +213,8 @@ static void native_cols(const job *j, const char *x, ptrdiff_t step, size_t rows
                         lucid_moments out) {
     if (n < NARROW && rows >= 4 * WIDENED && step == (ptrdiff_t)n)
         widened_cols(j, x, rows, n, j->wide ? 8 : 4, out);
+    else if (rows > TALL && !j->wide && !j->r->variance)
+        blocked_cols(j, (const float *)x, step, rows, n, out);
     else call_cols(j, x, step, rows, n, out);
 }
 
@@ -395,10 +419,6 @@ static void merge_parts(void *context, size_t task) {
             merge(first, k, next, k, j->r->variance != NULL);
     }
     if (!finish(j, loops, 0, first, out)) atomic_store(&j->nonfinite, 1);
-}
-
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
 }
 
 /* Tile, chunks and outer loops. */
