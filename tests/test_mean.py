@@ -495,3 +495,20 @@ def test_small_thread_stacks():
         threading.stack_size(before)
     assert (results[0] == 1).all()
     assert (results[1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.float32([1e20, 1, -1e20]),
+        np.sin(np.arange(100_000) * (2 * np.pi / 1000)).astype(np.float32),
+        np.tile(np.float32([3, -3.0000002]), 200_000),
+    ],
+)
+def test_cancellation_leaves_a_bounded_error(x, isa):
+    exact = math.fsum(x.astype(float)) / len(x)
+    bound = math.fsum(np.abs(x).astype(float)) / len(x) * 2.0**-46
+    wide = np.repeat(x[:, None], 40, axis=1)
+    narrow = wide[:, :3].copy()
+    for mean in (lucid.mean(x), *lucid.mean(wide, 0), *lucid.mean(narrow, 0)):
+        assert abs(float(mean) - exact) <= bound + np.spacing(np.float32(abs(exact)))
