@@ -347,11 +347,11 @@ def test_without_mlx():
         "try: lucid.tensor([1.0], device='gpu')\n"
         "except ImportError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     assert "pip install 'lucid[mlx]'" in done.stdout, done.stderr
 
 
 def test_mlx_is_imported_when_it_is_used():
     program = "import sys, lucid; print('mlx.core' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr

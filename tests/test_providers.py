@@ -21,7 +21,7 @@ MORE = {"accelerate": {"rsqrt"}}
 def python(code, *arguments, **environment):
     """Run `code` in an interpreter of its own and return what it prints."""
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
         check=True,
         capture_output=True,
         text=True,
