@@ -469,12 +469,16 @@ cdef cnp.npy_intp item_size(int type_num):
 
 
 cdef object new_array(int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, int type_num):
-    cdef cnp.dtype descr = PyArray_DescrFromType(type_num)
-    cdef cnp.npy_intp size = cnp.PyDataType_ELSIZE(descr)
+    cdef cnp.dtype descr
+    cdef cnp.npy_intp size = 1
     cdef object before, array
     cdef int i
     for i in range(nd):
         size *= dims[i]
+    if size * 8 < CACHED_BYTES and strides == NULL:  # whatever the type
+        return PyArray_EMPTY(nd, dims, type_num, 0)
+    descr = PyArray_DescrFromType(type_num)
+    size *= cnp.PyDataType_ELSIZE(descr)
     Py_INCREF(descr)  # PyArray_NewFromDescr takes a reference
     if size < CACHED_BYTES:
         return PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
