@@ -46,9 +46,10 @@ class Cache:
 
     def setup(self, memory, call):
         self.x = np.ones((32, 64, 56, 56), np.float32)
-        self.vector, self.training = np.ones(64, np.float32), call == "forward"
+        self.mean, self.var = np.zeros(64, np.float32), np.ones(64, np.float32)
+        self.training = call == "forward"
         if memory == "cold":
             lucid.set_cache_limit(0)
 
     def time_call(self, memory, call):
-        F.batch_norm(self.x, self.vector, self.vector, training=self.training)
+        F.batch_norm(self.x, self.mean, self.var, training=self.training)
