@@ -250,6 +250,20 @@ def reduce(cnp.ndarray x, axes, bint keepdims, cnp.dtype dtype, bint mean, bint 
     return result, nonfinite
 
 
+cdef object _spread(x, axis, ddof, keepdims, bint root):
+    """Variance, or its square root, in the common case; None in any other."""
+    cdef uint64_t mask
+    cdef int kind, result
+    cdef bint nonfinite = False
+    if not _common(x, axis, keepdims, &kind, &result, &mask):
+        return None
+    value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof, root,
+                    &nonfinite)
+    if value is not None and nonfinite:
+        return _nonfinite("std" if root else "var", x, axis, None, ddof, keepdims, value)
+    return value
+
+
 def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
     """
     Arithmetic mean along any axes: `numpy.mean`, correctly rounded and at the speed of memory.
@@ -370,18 +384,12 @@ def var(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
     >>> lucid.var(np.array([1e9, 1e9 + 1, 1e9 + 2]), ddof=1)
     np.float64(1.0)
     """
-    cdef uint64_t mask
-    cdef int kind, result
-    cdef bint nonfinite = False
     if (
         dtype is None and out is None and where is True and mean is None and correction is None
-        and type(ddof) is int and _common(x, axis, keepdims, &kind, &result, &mask)
+        and type(ddof) is int
     ):
-        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
-                        False, &nonfinite)
+        value = _spread(x, axis, ddof, keepdims, False)
         if value is not None:
-            if nonfinite:
-                return _nonfinite("var", x, axis, None, ddof, keepdims, value)
             return value
     return _var(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
@@ -418,18 +426,12 @@ def std(x, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Tru
     >>> lucid.std(np.array([[1.0, 3.0], [2.0, 6.0]]), axis=1)
     array([1., 2.])
     """
-    cdef uint64_t mask
-    cdef int kind, result
-    cdef bint nonfinite = False
     if (
         dtype is None and out is None and where is True and mean is None and correction is None
-        and type(ddof) is int and _common(x, axis, keepdims, &kind, &result, &mask)
+        and type(ddof) is int
     ):
-        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, VARIANCE, ddof,
-                        True, &nonfinite)
+        value = _spread(x, axis, ddof, keepdims, True)
         if value is not None:
-            if nonfinite:
-                return _nonfinite("std", x, axis, None, ddof, keepdims, value)
             return value
     return _std(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
 
