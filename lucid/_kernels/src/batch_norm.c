@@ -9,9 +9,10 @@
 #include "parallel.h"
 
 #define COEFFICIENTS 8
-#define ROW_LANES 2560      /* sums of the channels of a group, in lanes */
-#define GROUP_BYTES 1048576 /* of a group of channels; two groups share L2 */
-#define STRIPS 4            /* tasks per thread: runs of groups, written while the next is read */
+#define ROW_LANES 2560        /* sums of the channels of a group, in lanes */
+#define GROUP_BYTES 524288    /* of a group of channels; two groups share L2 with what passes by */
+#define LARGEST_GROUP 2097152 /* one whose rows then end with a line */
+#define STRIPS 4              /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
 #define NARROW 64              /* least columns of a group */
 #define FEW_CHANNELS 8         /* fewer are split for the threads */
@@ -444,17 +445,30 @@ static void strip(void *context, size_t index) {
     }
 }
 
+/* Channels whose rows end where a line does: outputs of neighbouring groups share no line, which
+ * would be read and written twice. */
+static size_t whole_lines(const lucid_walk *w) {
+    size_t bytes = w->length * w->size, n = 1;
+    while (n * bytes % 64)
+        n *= 2;
+    return n;
+}
+
 /* Channels of a group. In rows it depends on shapes alone, since it decides what is summed
  * backwards; in columns each is summed alike, and narrow groups walk memory badly. */
 static size_t group_width(const job *j, size_t threads) {
     const lucid_walk *w = &j->walk;
-    size_t width = GROUP_BYTES / (w->count * w->size * (size_t)w->inputs);
+    size_t bytes = w->count * w->size * (size_t)w->inputs, width = GROUP_BYTES / bytes;
     if (w->cols) {
         size_t share = (w->channels + threads - 1) / threads;
         width = least(width, (share + 15) & ~(size_t)15);
         if (width < NARROW) width = NARROW;
-    } else if (w->count * w->channels >= LUCID_PARALLEL_ELEMENTS) {
-        width = least(width, w->channels / LEAST_GROUPS);
+    } else {
+        size_t lines = whole_lines(w);
+        if (width >= lines) width -= width % lines;
+        else if (lines * bytes <= LARGEST_GROUP) width = lines;
+        if (w->count * w->channels >= LUCID_PARALLEL_ELEMENTS)
+            width = least(width, w->channels / LEAST_GROUPS);
     }
     return least(width < 1 ? 1 : width, reduce_limit(j));
 }

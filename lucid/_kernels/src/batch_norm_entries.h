@@ -269,6 +269,7 @@ INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *
 #define LINE (64 / (int)sizeof(TYPE))
 #define LINE_VECTORS (LINE / VW)
 #define STREAMS (sizeof(TYPE) == sizeof(WORK))
+#define LEAD (4096 / (int)sizeof(TYPE)) /* elements from what is summed to what is asked for */
 
 INLINE void NAME(put)(TYPE *p, vw v, const int past) {
     if (past && STREAMS) {
@@ -296,13 +297,20 @@ INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
     EACH(j, LINE_VECTORS) NAME(put)(to + j * VW, LOAD(line + j * VW), 1);
 }
 
-/* Ask for the n elements that follow later. */
-INLINE void NAME(fetch)(const lucid_tile *tile, const TYPE *x, const TYPE *g, ptrdiff_t n,
-                        const int order) {
+/* Ask for what follows elements [i, i + n) of row r later: elements of the same row as far as LEAD
+ * ahead, then those of the row that is summed next. */
+INLINE void NAME(fetch)(const lucid_tile *tile, size_t r, const TYPE *x, const TYPE *g, ptrdiff_t i,
+                        ptrdiff_t n, const int order) {
     if (!tile->ahead[0]) return;
-    _Pragma("GCC unroll 8") for (ptrdiff_t i = 0; i < n; i += LINE) {
-        __builtin_prefetch(x + i + tile->ahead[0], 0, 3);
-        if (order > 0) __builtin_prefetch(g + i + tile->ahead[1], 0, 3);
+    const ptrdiff_t length = (ptrdiff_t)tile->n, lead = length < LEAD ? length : LEAD;
+    const int inside = r + 1 < tile->rows && length > lead;
+    const ptrdiff_t back = (ptrdiff_t)r * (length > lead);
+    const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0];
+    const ptrdiff_t xn = (inside ? xs : tile->ahead[0] - back * xs) - length;
+    const ptrdiff_t gn = (inside ? gs : tile->ahead[order > 0 ? 1 : 0] - back * gs) - length;
+    _Pragma("GCC unroll 8") for (ptrdiff_t k = i + lead; k < i + lead + n; k += LINE) {
+        __builtin_prefetch(x + k + (k < length ? 0 : xn), 0, 3);
+        if (order > 0) __builtin_prefetch(g + k + (k < length ? 0 : gn), 0, 3);
     }
 }
 
@@ -343,7 +351,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             EACH(k, CHUNK / LINE)
             NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE,
                               y + i + k * LINE, z, w, order, 1, 1);
-            NAME(fetch)(next, nx + done, ng + done, CHUNK, order);
+            NAME(fetch)(next, r, nx, ng, done, CHUNK, order);
             NAME(sum_chunk)(nx + done, ng + done, ng + done, shifts, s, order);
         }
         for (; i + LINE <= n; i += LINE) {
@@ -366,7 +374,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             }
         }
         if (with) {
-            NAME(fetch)(next, nx + done, ng + done, n - done, order);
+            NAME(fetch)(next, r, nx, ng, done, n - done, order);
             NAME(sum_rest)(nx, ng, ng, (size_t)done, (size_t)n, shifts, s, order);
             NAME(sums_store)(sums, s, order);
             sums += TERMS(order) * LUCID_LANES;
@@ -516,4 +524,5 @@ ENTRIES(2)
 #undef LINE
 #undef LINE_VECTORS
 #undef STREAMS
+#undef LEAD
 #undef ENTRIES

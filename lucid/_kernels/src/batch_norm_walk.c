@@ -8,7 +8,6 @@
 #define CHUNK 16384        /* elements of a piece of one row */
 #define COLUMN_CHUNK 65536 /* elements of a piece of columns */
 
-#define SHORT_RUN 4096
 #define STREAM_BYTES 4194304 /* smaller outputs stay in cache for whoever reads them next */
 #define STAGE 4096           /* bytes of an output gathered in L1, so that full lines leave */
 
@@ -346,12 +345,14 @@ static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *ti
     bind(w, p->next, &next, at, g->row);
     next.rows = p->next_channels;
     next.n = g->n;
-    /* Short runs end before the processor's own prefetching has begun. */
-    if (w->outers == 1 && w->chunks == 1 && w->length * w->size <= SHORT_RUN)
-        for (int k = 0; k < 2 && next.in[k]; k++) {
-            ptrdiff_t step = w->operand[p->next->input[k]].outer[0] / (ptrdiff_t)w->size;
-            next.ahead[k] = p->backwards ? -step : step;
-        }
+    /* The piece after this one, in most cases: the processor's own prefetching stops at page ends
+     * and does not know where the next row begins. */
+    for (int k = 0; k < 2 && next.in[k] && w->pieces > 1; k++) {
+        const lucid_operand *o = &w->operand[p->next->input[k]];
+        ptrdiff_t step =
+            w->chunks > 1 ? (ptrdiff_t)w->chunk : o->outer[w->outers - 1] / (ptrdiff_t)w->size;
+        next.ahead[k] = p->backwards ? -step : step;
+    }
     narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
                                             p->next->sums);
 }
