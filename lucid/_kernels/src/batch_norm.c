@@ -11,7 +11,7 @@
 #define COEFFICIENTS 8
 #define ROW_LANES 2560        /* sums of the channels of a group, in lanes */
 #define GROUP_BYTES 524288    /* of a group of channels; two groups share L2 with what passes by */
-#define LARGEST_GROUP 2097152 /* one whose rows then end with a line */
+#define LARGEST_GROUP 4194304 /* one whose rows then end with a line */
 #define STRIPS 4              /* tasks per thread: runs of groups, written while the next is read */
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
 #define NARROW 64              /* least columns of a group */
@@ -415,7 +415,6 @@ static int combine_fused(const job *j, const group *g, group *next, int back) {
     p.next = &sums;
     p.next_channels = n->n;
     p.ahead = r->n;
-    p.backwards = back;
     walk_all(j, &p, r, back);
     fold_all(j, n, 0, n->n, 0, lanes, next->totals, n->n);
     return 1;

@@ -151,6 +151,28 @@ INLINE void NAME(sum_rest)(const TYPE *x, const TYPE *g, const TYPE *v, size_t i
     NAME(promote_all)(s, u, order);
 }
 
+#define LINE (64 / (int)sizeof(TYPE))
+#define LEAD (4096 / (int)sizeof(TYPE)) /* elements from what is summed to what is asked for */
+
+/* Ask for what follows elements [i, i + n) of row r later: elements of the same row as far as LEAD
+ * ahead, then those of the row that is summed next. */
+INLINE void NAME(fetch)(const lucid_tile *tile, size_t r, const TYPE *x, const TYPE *g,
+                        const TYPE *v, ptrdiff_t i, ptrdiff_t n, const int order) {
+    if (!tile->ahead[0]) return;
+    const ptrdiff_t length = (ptrdiff_t)tile->n, lead = length < LEAD ? length : LEAD;
+    const TYPE *at[3] = {x, g, v};
+    ptrdiff_t next[3];
+    EACH(k, order + 1) {
+        ptrdiff_t step = tile->in_step[k];
+        if (length == lead) next[k] = tile->ahead[k];
+        else if (r + 1 < tile->rows) next[k] = step;
+        else next[k] = tile->ahead[k] - (ptrdiff_t)r * step;
+    }
+    _Pragma("GCC unroll 8") for (ptrdiff_t q = i + lead; q < i + lead + n; q += LINE)
+        EACH(k, order + 1)
+            __builtin_prefetch(at[k] + (q < length ? q : q - length + next[k]), 0, 3);
+}
+
 INLINE void NAME(sums_load)(vd (*s)[ND], const double *sums, const int order) {
     EACH(t, TERMS(order)) EACH(j, ND) s[t][j] = vd_load(sums + t * LUCID_LANES + j * VD);
 }
@@ -164,8 +186,14 @@ INLINE void NAME(channel_sum_rows)(const lucid_tile *tile, const WORK *shift, do
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     for (size_t r = 0; r < tile->rows; r++, sums += TERMS(order) * LUCID_LANES) {
         vd s[LUCID_TERMS][ND];
+        size_t i = 0;
         NAME(sums_load)(s, sums, order);
-        NAME(sum_rest)(x, g, v, 0, tile->n, SET(shift[r]), s, order);
+        for (; i + CHUNK <= tile->n; i += CHUNK) {
+            NAME(fetch)(tile, r, x, g, v, (ptrdiff_t)i, CHUNK, order);
+            NAME(sum_chunk)(x + i, g + i, v + i, SET(shift[r]), s, order);
+        }
+        NAME(fetch)(tile, r, x, g, v, (ptrdiff_t)i, (ptrdiff_t)(tile->n - i), order);
+        NAME(sum_rest)(x, g, v, i, tile->n, SET(shift[r]), s, order);
         NAME(sums_store)(sums, s, order);
         x += tile->in_step[0];
         g += tile->in_step[order > 0 ? 1 : 0];
@@ -266,10 +294,8 @@ INLINE void NAME(affine_row)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE *
 
 /* The same past the cache. Full lines are stored whole: the end of a row waits in `line` for the
  * beginning of the next if that follows in memory. Outputs lie alike to a line; n >= LINE. */
-#define LINE (64 / (int)sizeof(TYPE))
 #define LINE_VECTORS (LINE / VW)
 #define STREAMS (sizeof(TYPE) == sizeof(WORK))
-#define LEAD (4096 / (int)sizeof(TYPE)) /* elements from what is summed to what is asked for */
 
 INLINE void NAME(put)(TYPE *p, vw v, const int past) {
     if (past && STREAMS) {
@@ -295,23 +321,6 @@ INLINE void NAME(affine_line)(const TYPE *x, const TYPE *g, const TYPE *v, TYPE 
 
 INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
     EACH(j, LINE_VECTORS) NAME(put)(to + j * VW, LOAD(line + j * VW), 1);
-}
-
-/* Ask for what follows elements [i, i + n) of row r later: elements of the same row as far as LEAD
- * ahead, then those of the row that is summed next. */
-INLINE void NAME(fetch)(const lucid_tile *tile, size_t r, const TYPE *x, const TYPE *g, ptrdiff_t i,
-                        ptrdiff_t n, const int order) {
-    if (!tile->ahead[0]) return;
-    const ptrdiff_t length = (ptrdiff_t)tile->n, lead = length < LEAD ? length : LEAD;
-    const int inside = r + 1 < tile->rows && length > lead;
-    const ptrdiff_t back = (ptrdiff_t)r * (length > lead);
-    const ptrdiff_t xs = tile->in_step[0], gs = tile->in_step[order > 0 ? 1 : 0];
-    const ptrdiff_t xn = (inside ? xs : tile->ahead[0] - back * xs) - length;
-    const ptrdiff_t gn = (inside ? gs : tile->ahead[order > 0 ? 1 : 0] - back * gs) - length;
-    _Pragma("GCC unroll 8") for (ptrdiff_t k = i + lead; k < i + lead + n; k += LINE) {
-        __builtin_prefetch(x + k + (k < length ? 0 : xn), 0, 3);
-        if (order > 0) __builtin_prefetch(g + k + (k < length ? 0 : gn), 0, 3);
-    }
 }
 
 /* Meanwhile, if `next`, the sums of its rows, as many as there are in `tile` or fewer, as long. */
@@ -351,7 +360,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             EACH(k, CHUNK / LINE)
             NAME(affine_line)(x + i + k * LINE, g + i + k * LINE, v + i + k * LINE,
                               y + i + k * LINE, z, w, order, 1, 1);
-            NAME(fetch)(next, r, nx, ng, done, CHUNK, order);
+            NAME(fetch)(next, r, nx, ng, ng, done, CHUNK, order);
             NAME(sum_chunk)(nx + done, ng + done, ng + done, shifts, s, order);
         }
         for (; i + LINE <= n; i += LINE) {
@@ -374,7 +383,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
             }
         }
         if (with) {
-            NAME(fetch)(next, r, nx, ng, done, n - done, order);
+            NAME(fetch)(next, r, nx, ng, ng, done, n - done, order);
             NAME(sum_rest)(nx, ng, ng, (size_t)done, (size_t)n, shifts, s, order);
             NAME(sums_store)(sums, s, order);
             sums += TERMS(order) * LUCID_LANES;

@@ -336,8 +336,20 @@ int lucid_walk_fuses(const lucid_walk *w, const lucid_pass *affine, const lucid_
            (w->length % w->chunk == 0 || w->length % w->chunk * w->size >= 64);
 }
 
-static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile,
-                  const region *g) {
+/* The piece after this one, in most cases: the processor's own prefetching stops at page ends and
+ * does not know where the next row begins. */
+static void look_ahead(const lucid_walk *w, const lucid_pass *p, lucid_tile *t, int back) {
+    if (w->cols || w->pieces == 1) return;
+    for (int k = 0; k < 3 && t->in[k]; k++) {
+        const lucid_operand *o = &w->operand[p->input[k]];
+        ptrdiff_t step =
+            w->chunks > 1 ? (ptrdiff_t)w->chunk : o->outer[w->outers - 1] / (ptrdiff_t)w->size;
+        t->ahead[k] = back ? -step : step;
+    }
+}
+
+static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile, const region *g,
+                  int back) {
     char *at[LUCID_OPERANDS];
     lucid_tile next;
     for (int k = 0; k < w->operands; k++)
@@ -345,20 +357,13 @@ static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *ti
     bind(w, p->next, &next, at, g->row);
     next.rows = p->next_channels;
     next.n = g->n;
-    /* The piece after this one, in most cases: the processor's own prefetching stops at page ends
-     * and does not know where the next row begins. */
-    for (int k = 0; k < 2 && next.in[k] && w->pieces > 1; k++) {
-        const lucid_operand *o = &w->operand[p->next->input[k]];
-        ptrdiff_t step =
-            w->chunks > 1 ? (ptrdiff_t)w->chunk : o->outer[w->outers - 1] / (ptrdiff_t)w->size;
-        next.ahead[k] = p->backwards ? -step : step;
-    }
+    look_ahead(w, p->next, &next, back);
     narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
                                             p->next->sums);
 }
 
 static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t index,
-                  size_t limit) {
+                  size_t limit, int back) {
     region g;
     size_t outer = index / w->chunks, at = index % w->chunks * w->chunk;
     size_t length = least(least(w->length - at, w->chunk), limit);
@@ -389,9 +394,10 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
     t.n = g.n;
     bind(w, p, &t, g.at, g.row);
     if (p->next) {
-        fused(w, p, &t, &g);
+        fused(w, p, &t, &g, back);
         return;
     }
+    if (p->kind == LUCID_SUM) look_ahead(w, p, &t, back);
     for (int k = 0; k < 3 && p->ahead; k++)
         if (t.in[k])
             t.ahead[k] = (ptrdiff_t)p->ahead * w->operand[p->input[k]].channel / (ptrdiff_t)w->size;
@@ -401,9 +407,9 @@ static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t
 void lucid_walk_run(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t from,
                     size_t to, size_t limit) {
     for (size_t i = from; i < to; i++)
-        piece(w, p, first, n, i, limit);
+        piece(w, p, first, n, i, limit, 0);
     for (size_t i = from; i > to; i--)
-        piece(w, p, first, n, i - 1, limit);
+        piece(w, p, first, n, i - 1, limit, 1);
     if (w->stream && p->kind == LUCID_AFFINE) LUCID_STREAM_END();
 }
 

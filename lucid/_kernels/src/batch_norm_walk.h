@@ -46,7 +46,6 @@ typedef struct lucid_pass {
     size_t ahead; /* channels from those of the walk to those that are read next; 0: none */
     const struct lucid_pass *next; /* their sums, to be taken meanwhile; NULL: not */
     size_t next_channels;
-    int backwards;
 } lucid_pass;
 
 void lucid_walk_plan(lucid_walk *walk, const lucid_channels *of, const lucid_array *operands,
