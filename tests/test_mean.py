@@ -125,6 +125,30 @@ def test_mean_is_correctly_rounded(shape, axis, dtype, offset, isa):
 
 @settings(max_examples=150, deadline=None)
 @given(
+    terms=hnp.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 20), st.integers(1, 20)),
+        elements=st.floats(2.0**-18, 2.0**18, width=32)
+        | st.floats(-(2.0**18), -(2.0**-18), width=32),
+    ),
+    rest=st.integers(-20, 20),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_small_arrays_that_cancel_are_correctly_rounded(terms, rest, seed):
+    # float32 terms are multiples of 2**-41: what is left of them is at least 2**-54 of their sum.
+    last = np.full((1, terms.shape[1]), rest * 2.0**-41, np.float32)
+    x = np.random.default_rng(seed).permutation(np.concatenate([terms, last, -terms]))
+    exact = [Fraction(rest, 2**41 * len(x))] * terms.shape[1]
+    with _vec.using("simd"):
+        means = lucid.mean(x, 0), lucid.mean(x.T.copy(), 1), lucid.mean_var(x, 0)[0]
+        whole = lucid.mean(x)
+    for mean in means:
+        assert ulps(mean, exact) <= 0.51
+    assert ulps(whole, exact[:1]) <= 0.51
+
+
+@settings(max_examples=150, deadline=None)
+@given(
     data=st.data(),
     dtype=st.sampled_from([np.float32, np.float64, np.int64, np.uint64, np.int32, np.bool]),
     shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=1, max_side=6),

@@ -441,6 +441,7 @@ cdef void fill(lucid_kernels *table) noexcept nogil:
     table.f32.sum_cols, table.f64.sum_cols = sum_cols[float], sum_cols[double]
     table.f32.moments_rows, table.f64.moments_rows = moments_rows[float], moments_rows[double]
     table.f32.moments_cols, table.f64.moments_cols = moments_cols[float], moments_cols[double]
+    table.compensated = table.f32
     for order in range(3):
         table.channel_f32.sums_rows[order] = sums_rows_f32
         table.channel_f64.sums_rows[order] = sums_rows_f64

@@ -65,6 +65,7 @@ cdef extern from "kernels.h" nogil:
 
     ctypedef struct lucid_kernels:
         lucid_entries_f32 f32
+        lucid_entries_f32 compensated
         lucid_entries_f64 f64
         lucid_channel_entries channel_f32
         lucid_channel_entries channel_f64

@@ -306,12 +306,13 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
     Notes
     -----
     float16, bfloat16 and float32 means are within 0.51 units in the last place of the exact mean
-    of the stored values (where values cancel to a mean below 2**-15 of their mean magnitude, within
-    2**-46 of that magnitude), float64 means within 1 unit in the last place of the mean magnitude;
-    integers of 64 bits are summed exactly. The result has the same bits for any number of threads
-    and, with the ``simd`` provider, on any
-    processor. Types that the kernels do not take (complex, longdouble, object, time) and
-    ndarray subclasses are computed by NumPy.
+    of the stored values. Where values cancel to a mean below 2**-15 of their mean magnitude, they
+    are within 2**-46 of that magnitude (up to 1024 elements: 2**-54, 2**-85). float64 means are
+    within 1 unit in the last place of the mean magnitude; integers of 64 bits are summed exactly.
+
+    The result has the same bits for any number of threads and, with the ``simd`` provider, on any
+    processor. Types that the kernels do not take (complex, longdouble, object, time) and ndarray
+    subclasses are computed by NumPy.
 
     Examples
     --------

@@ -460,7 +460,7 @@ static size_t group_width(const job *j, size_t threads) {
     size_t bytes = w->count * w->size * (size_t)w->inputs, width = GROUP_BYTES / bytes;
     if (w->cols) {
         size_t share = (w->channels + threads - 1) / threads;
-        width = least(width, (share + 15) & ~(size_t)15);
+        width = least(width & ~(size_t)15, (share + 15) & ~(size_t)15);
         if (width < NARROW) width = NARROW;
     } else {
         size_t lines = whole_lines(w);

@@ -114,6 +114,7 @@ typedef void (*lucid_unpack)(const char *x, ptrdiff_t stride, size_t n, int swap
 
 typedef struct {
     lucid_entries_f32 f32;
+    lucid_entries_f32 compensated; /* slower, and exact to 106 bits: for small arrays */
     lucid_entries_f64 f64;
     /* To float for types that float holds exactly, to double for the others. */
     lucid_unpack unpack[LUCID_TYPES];

@@ -26,6 +26,7 @@ enum {
     PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
     TALL = 1024,            /* rows of columns that are summed plainly */
     NARROW = 32,            /* columns that are too few to fill the registers */
+    FEW_ELEMENTS = 1024,    /* whose sums cost less than the call around them */
     SMALL_TILE = 128,       /* outputs whose accumulators go on the stack */
     SHORT_ROW = 24,         /* a row that is */
     WIDENED = 16,           /* rows of them that are read as one */
@@ -48,6 +49,7 @@ typedef struct {
     ptrdiff_t chunk, part;
     size_t chunks, parts, tasks, tile;
     int wide;   /* entries for double, not float */
+    int few;    /* elements: float ones are summed as exactly as double ones */
     int direct; /* they take x as it lies */
     ptrdiff_t itemsize;
     size_t fields;    /* of a tile: FIELDS, or 2 where only sums are wanted */
@@ -82,16 +84,20 @@ static lucid_moments shifted(lucid_moments a, size_t k) {
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
+static const lucid_entries_f32 *narrow(const job *j) {
+    return j->few ? &j->kernels->compensated : &j->kernels->f32;
+}
+
 static void call_rows(const job *j, const void *x, ptrdiff_t step, size_t rows, size_t n, int same,
                       lucid_moments out) {
     const lucid_kernels *k = j->kernels;
     if (j->r->variance) {
         if (j->wide) k->f64.moments_rows(x, step, rows, n, same, out);
-        else k->f32.moments_rows(x, step, rows, n, same, out);
+        else narrow(j)->moments_rows(x, step, rows, n, same, out);
     } else if (j->wide) {
         k->f64.sum_rows(x, step, rows, n, same, out.sums);
     } else {
-        k->f32.sum_rows(x, step, rows, n, same, out.sums);
+        narrow(j)->sum_rows(x, step, rows, n, same, out.sums);
     }
 }
 
@@ -100,11 +106,11 @@ static void call_cols(const job *j, const void *x, ptrdiff_t step, size_t rows, 
     const lucid_kernels *k = j->kernels;
     if (j->r->variance) {
         if (j->wide) k->f64.moments_cols(x, step, rows, n, out);
-        else k->f32.moments_cols(x, step, rows, n, out);
+        else narrow(j)->moments_cols(x, step, rows, n, out);
     } else if (j->wide) {
         k->f64.sum_cols(x, step, rows, n, out.sums);
     } else {
-        k->f32.sum_cols(x, step, rows, n, out.sums);
+        narrow(j)->sum_cols(x, step, rows, n, out.sums);
     }
 }
 
@@ -534,6 +540,7 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
         j.ndim = 1;
     }
     deal_reduced(&j, reduced);
+    j.few = elements <= FEW_ELEMENTS;
     j.partner = find_partner(&j);
     j.direct = takes_directly(&j);
     if (j.parts > 1) {

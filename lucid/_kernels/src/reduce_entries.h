@@ -1,4 +1,5 @@
-/* Bodies of the sum and moment entries over TYPE; COMPENSATED is 1 for double.
+/* Bodies of the sum and moment entries over TYPE; COMPENSATED says whether the error of each
+ * addition is carried along.
  *
  * A block's first n & ~7 elements go to LANES lanes, so that 8 lanes (the widest vector) are the
  * unit of every instruction set; the rest is added one by one after the lanes are folded. */
@@ -14,12 +15,15 @@
     512 /* columns whose block of 32 rows or more is read twice, from L2: 64 KB of floats */
 
 #if COMPENSATED
-#define WIDEN vd_load
 #define ADD(s, e, x) TWO_SUM(s, e, x)
 #else
-#define WIDEN vd_widen
 #define ADD(s, e, x) ((s) += (x))
 #endif
+#define WIDEN NAME(widen)
+
+INLINE vd NAME(widen)(const TYPE *p) {
+    return sizeof *p == 4 ? vd_widen((const float *)p) : vd_load((const double *)p);
+}
 
 /* Fold the lanes of s (and e) pairwise: lane k with k + LANES / 2, and so on. */
 INLINE void NAME(fold)(vd *s, vd *e, double *hi, double *lo) {
@@ -258,34 +262,6 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
             NAME(moments_strip)(x + k, step, some, n - k < strip ? n - k : strip, o);
         }
     }
-}
-
-/* For float the quotient of the rounded sum is accurate enough; for double one Newton step rounds
- * the exact quotient but for rare ties. Where hi is infinite or NaN, lo is no number. */
-static int NAME(means)(const double *restrict hi, const double *restrict lo, size_t n, double count,
-                       TYPE *restrict out) {
-    double check[8] = {0};
-    for (size_t k = 0; k < n; k += 8) {
-        double value[8];
-        size_t some = n - k < 8 ? n - k : 8;
-        for (size_t i = 0; i < some; i++) {
-            double h = hi[k + i], l = lo[k + i];
-#if COMPENSATED
-            double q = h / count, rest = (fma(-q, count, h) + l) / count;
-            value[i] = q - q == 0 ? q + rest : q;
-#else
-            value[i] = (h - h == 0 ? h + l : h) / count;
-#endif
-        }
-        for (size_t i = 0; i < some; i++) {
-            out[k + i] = (TYPE)value[i];
-            check[i] += out[k + i] * 0;
-        }
-    }
-    double sum = 0;
-    for (size_t i = 0; i < 8; i++)
-        sum += check[i];
-    return sum == 0;
 }
 
 #undef LANES

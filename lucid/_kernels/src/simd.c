@@ -5,6 +5,7 @@
 #include "kernels.h"
 #include "vec.h"
 
+#include "means.h"
 #include "unpack.h"
 #include "pack.h"
 #include "stream.h"
@@ -12,6 +13,14 @@
 #define TYPE float
 #define COMPENSATED 0
 #define NAME(x) x##_f32
+#include "reduce_entries.h"
+#undef TYPE
+#undef COMPENSATED
+#undef NAME
+
+#define TYPE float
+#define COMPENSATED 1
+#define NAME(x) x##_compensated
 #include "reduce_entries.h"
 #undef TYPE
 #undef COMPENSATED
@@ -78,6 +87,8 @@ extern const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA);
 
 const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
     .f32 = {sum_rows_f32, sum_cols_f32, moments_rows_f32, moments_cols_f32, means_f32},
+    .compensated = {sum_rows_compensated, sum_cols_compensated, moments_rows_compensated,
+                    moments_cols_compensated, means_f32},
     .f64 = {sum_rows_f64, sum_cols_f64, moments_rows_f64, moments_cols_f64, means_f64},
     .unpack = {unpack_float32, unpack_float64, unpack_float16, unpack_bfloat16, unpack_bool,
                unpack_int8, unpack_uint8, unpack_int16, unpack_uint16, unpack_int32, unpack_uint32,

@@ -7,9 +7,9 @@
  * has the same bits on SSE2, AVX2, AVX-512 and NEON, and for any number of threads (of a NaN, sign
  * and payload aside).
  *
- * Accuracy: float32 is summed in float64, at most 128 terms to a partial sum; float64 is summed
- * with the error of each addition carried along (Knuth's TwoSum), so that a block's sum is its
- * exact sum rounded to 106 bits. */
+ * Accuracy: float32 is summed in float64, at most 128 terms to a partial sum; float64, and float32
+ * in small arrays, is summed with the error of each addition carried along (Knuth's TwoSum), so
+ * that a block's sum is its exact sum rounded to 106 bits. */
 #ifndef LUCID_VEC_H
 #define LUCID_VEC_H
 
