@@ -123,6 +123,32 @@ def test_mean_is_correctly_rounded(shape, axis, dtype, offset, isa):
         assert ulps(lucid.mean(x, axis), exact) <= 0.51
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.int64])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 31])
+def test_short_rows(n, dtype, isa):
+    rng = np.random.default_rng(n)
+    line = (rng.standard_normal(3000) * 50).astype(dtype)
+    table = line[: 3000 // 40 * 40].reshape(-1, 40)
+    layouts = {
+        "dense": table.reshape(-1)[: table.size // n * n].reshape(-1, n),
+        "sliced": table[:, 3 : 3 + n],
+        "reversed": table[::-1, n - 1 :: -1],
+        "windows": np.lib.stride_tricks.sliding_window_view(line[:257], n),
+        "repeated": np.broadcast_to(line[:n], (70, n)),
+        "swapped": table[:, :n].astype(table.dtype.newbyteorder()),
+    }
+    for name, x in layouts.items():
+        mean, wide = lucid.mean(x, 1), x.astype(np.longdouble)
+        exact = [Fraction(math.fsum(row)) / n for row in x.astype(float)]
+        if dtype == np.float64:
+            assert np.all(np.abs(mean - exact) <= np.spacing(np.abs(x).mean(1))), name
+        else:
+            assert ulps(mean, exact) <= 0.51, name
+        np.testing.assert_allclose(
+            lucid.var(x, 1), wide.var(1), 2e-3 if dtype == np.float16 else 1e-6
+        )
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     terms=hnp.arrays(

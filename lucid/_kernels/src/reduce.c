@@ -16,6 +16,7 @@
 
 #include "half.h"
 #include "parallel.h"
+#include "transpose.h"
 #include "vec.h"
 
 enum {
@@ -28,7 +29,7 @@ enum {
     NARROW = 32,            /* columns that are too few to fill the registers */
     FEW_ELEMENTS = 1024,    /* whose sums cost less than the call around them */
     SMALL_TILE = 128,       /* outputs whose accumulators go on the stack */
-    SHORT_ROW = 24,         /* a row that is */
+    SHORT_ROW = 32,         /* a row that is */
     WIDENED = 16,           /* rows of them that are read as one */
 };
 
@@ -252,7 +253,7 @@ static void cols_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows, 
 /* Rows too short to fill the registers: a buffer of them, turned into columns. */
 static void short_rows_leaf(const job *j, const char *x, ptrdiff_t step, size_t rows,
                             ptrdiff_t stride, size_t n, lucid_moments out) {
-    _Alignas(64) double buffer[2 * LUCID_BLOCK];
+    _Alignas(64) double buffer[2 * LUCID_BLOCK], native[LUCID_BLOCK];
     size_t group = LUCID_BLOCK / n, width = j->wide ? 8 : 4;
     for (size_t r = 0; r < rows; r += group, x += (ptrdiff_t)group * step) {
         size_t some = rows - r < group ? rows - r : group, tall = n;
@@ -260,6 +261,11 @@ static void short_rows_leaf(const job *j, const char *x, ptrdiff_t step, size_t 
             tall = 2 * n;
             for (size_t i = 0; i < n; i++)
                 split_integers(j, x + (ptrdiff_t)i * stride, step, some, buffer + 2 * i * some);
+        } else if (j->direct) {
+            turn(x, step / j->itemsize, some, n, width, buffer);
+        } else if (step == (ptrdiff_t)n * stride) {
+            unpack(j, x, stride, some * n, native);
+            turn((const char *)native, (ptrdiff_t)n, some, n, width, buffer);
         } else {
             for (size_t i = 0; i < n; i++)
                 unpack(j, x + (ptrdiff_t)i * stride, step, some, (char *)buffer + i * some * width);
@@ -318,8 +324,13 @@ static int finish_run(const job *j, lucid_moments a, size_t tile, ptrdiff_t at, 
     enum { WIDTH = 64 };
     double hi[WIDTH], lo[WIDTH], value[WIDTH];
     int finite = 1;
-    if (r->mean && !r->variance && tile == 1 && step == 4 && r->result == LUCID_FLOAT32)
-        return j->kernels->f32.means(a.sums.hi, a.sums.lo, n, r->count, (float *)(r->mean + at));
+    if (r->mean && !r->variance && tile == 1) { /* straight to the result */
+        char *to = r->mean + at;
+        if (step == 4 && r->result == LUCID_FLOAT32)
+            return j->kernels->f32.means(a.sums.hi, a.sums.lo, n, r->count, (float *)to);
+        if (step == 8 && r->result == LUCID_FLOAT64)
+            return j->kernels->f64.means(a.sums.hi, a.sums.lo, n, r->count, (double *)to);
+    }
     for (size_t i = 0; i < n; i += WIDTH, at += WIDTH * step, a = shifted(a, WIDTH * tile)) {
         size_t some = n - i < WIDTH ? n - i : WIDTH;
         if (r->mean) {
