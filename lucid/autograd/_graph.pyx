@@ -3,6 +3,12 @@
 Compiled, since on small arrays they cost more than the arithmetic. What is rare is in the Python
 modules beside this one.
 """
+cimport numpy as cnp
+from cpython.contextvars cimport PyContextVar_Set, get_value
+from cpython.type cimport PyType_GenericAlloc
+
+from lucid.autograd._slots cimport get, offset_of, put
+
 import itertools
 from heapq import heappop, heappush
 
@@ -15,11 +21,22 @@ from .gradients import accumulate, check, differentiate, miscounted, note
 from .mode import Mode, _mode
 from .schema import cast_inputs
 
+cnp.import_array()
+
+
+# Where Tensors and contexts keep what is in their slots.
+cdef Py_ssize_t DATA = offset_of(Tensor, "data"), GRAD = offset_of(Tensor, "grad")
+cdef Py_ssize_t EDGE = offset_of(Tensor, "_edge"), VERSION = offset_of(Tensor, "_version")
+cdef Py_ssize_t FUNCTION = offset_of(Context, "function"), EDGES = offset_of(Context, "edges")
+cdef Py_ssize_t SAVED = offset_of(Context, "_saved"), SEQ = offset_of(Context, "seq")
+cdef Py_ssize_t CONSTANTS = offset_of(Context, "_constants"), SHAPE = offset_of(Context, "shape")
+cdef Py_ssize_t NEEDS = offset_of(Context, "needs_input_grad"), DTYPE = offset_of(Context, "dtype")
+cdef Py_ssize_t OUTPUTS = offset_of(Context, "outputs"), COUNTERS = offset_of(Context, "_version")
+
 cdef type ndarray = np.ndarray
 cdef type tensor_type = Tensor
 cdef type context_type = Context
 cdef type output_type = Output
-cdef object new_tensor = Tensor.__new__
 cdef object count = itertools.count(1).__next__
 cdef object float32 = np.dtype(np.float32), float64 = np.dtype(np.float64)
 cdef frozenset no_arrays = frozenset(
@@ -35,20 +52,22 @@ cdef inline object wrapped(object array, tuple args, list arrays, object cls):
     for a in arrays:
         if a is array:
             return wrap(cls, array, args, arrays)
-    y = new_tensor(tensor_type)
-    y.data = array
-    y.grad = y._edge = y._version = None
+    y = PyType_GenericAlloc(tensor_type, 0)
+    put(y, DATA, array)
+    put(y, GRAD, None)
+    put(y, EDGE, None)
+    put(y, VERSION, None)
     return y
 
 
-cdef inline bint has_gradient(object cls, object y, object result, object constants) except -1:
-    dtype = y.data.dtype
-    if dtype is not float32 and dtype is not float64 and not carries_gradient(cls, y):
+cdef inline bint has_gradient(object ctx, object y, object result) except -1:
+    """Whether `y`, made of `result`, is neither of a dtype without gradient nor marked constant."""
+    dtype = get(y, DATA).dtype
+    if dtype is not float32 and dtype is not float64 and not carries_gradient(ctx.function, y):
         return False
-    if constants:
-        for a in constants:
-            if a is result:
-                return False
+    for a in get(ctx, CONSTANTS):
+        if a is result:
+            return False
     return True
 
 
@@ -61,7 +80,7 @@ cdef inline int save(object ctx, tuple args, list arrays, object results, list o
     cdef Py_ssize_t i
     cdef list saved = []
     version = 0
-    for a in ctx._saved:
+    for a in get(ctx, SAVED):
         if a is not None:
             if type(a) is not tensor_type:
                 for i in range(len(arrays)):
@@ -71,36 +90,36 @@ cdef inline int save(object ctx, tuple args, list arrays, object results, list o
                 else:
                     a = keep(a, results, outputs)
             if isinstance(a, tensor_type):
-                if a._version is not None:
-                    version += a._version[0]
+                if get(a, VERSION) is not None:
+                    version += get(a, VERSION)[0]
             elif type(a) is tuple:
                 version += a[2][0]
             elif type(a) is ndarray:
                 a = constant(a)
         saved.append(a)
-    ctx._saved = saved
-    ctx._version = version
+    put(ctx, SAVED, saved)
+    put(ctx, COUNTERS, version)
     return 0
 
 
 def record(cls, tuple args):
     """Run ``cls.forward`` and, if an input requires grad and recording is on, record it."""
-    cdef Py_ssize_t i, n
+    cdef Py_ssize_t i
     cdef bint recording, needed = False, alike = False, foreign = False
     cdef list arrays = [], edges = [], needs = [], outputs
     cdef object first = None, last = None
-    mode = _mode.get()
+    mode = get_value(_mode)
     if mode.autocast is not None:
         args = cast_inputs(cls.schema_v1, *args)
     recording = mode.record and cls.schema_v1.produces_grad
     for i, a in enumerate(args):
         edge, data = None, a
         if isinstance(a, tensor_type):
-            data = a.data
+            data = get(a, DATA)
             if type(data) is not ndarray:
                 foreign = alike = True  # MLX, or a subclass
             if recording:
-                edge = a._edge
+                edge = get(a, EDGE)
                 if edge is not None:
                     needed = True
                     if edge is True:
@@ -127,44 +146,63 @@ def record(cls, tuple args):
         tell_apart(args, arrays)
 
     ctx = cls.context_class()
-    ctx.function = cls
-    ctx._saved = ctx._constants = ()
-    ctx.needs_input_grad = tuple(needs)
+    if not isinstance(ctx, context_type):
+        raise TypeError(f"{cls.__name__}.context_class: must be Context or a subclass of it")
+    put(ctx, FUNCTION, cls)
+    put(ctx, SAVED, ())
+    put(ctx, CONSTANTS, ())
+    put(ctx, NEEDS, tuple(needs))
     result = cls.forward(ctx, *arrays)
     if type(result) is not tuple and type(result) is not list:
         y = wrapped(result, args, arrays, cls)
-        if not needed or not has_gradient(cls, y, result, ctx._constants):
+        if not needed or not has_gradient(ctx, y, result):
             return y
-        ctx.edges = edges
-        ctx.seq = count()
-        ctx.shape = y.data.shape
-        ctx.dtype = y.data.dtype
-        ctx.outputs = None
-        ctx._version = 0
-        if ctx._saved:
+        put(ctx, EDGES, edges)
+        put(ctx, SEQ, count())
+        put(ctx, SHAPE, get(y, DATA).shape)
+        put(ctx, DTYPE, get(y, DATA).dtype)
+        put(ctx, OUTPUTS, None)
+        put(ctx, COUNTERS, 0)
+        if get(ctx, SAVED):
             save(ctx, args, arrays, (result,), [y])
-        y._edge = ctx
+        put(y, EDGE, ctx)
         return y
     outputs = [wrapped(r, args, arrays, cls) for r in result]
     if needed:
-        ctx.edges = edges
-        ctx.seq = count()
-        ctx.shape = ctx.dtype = None
-        ctx.outputs = [
-            (y.data.shape, y.data.dtype) if has_gradient(cls, y, r, ctx._constants) else None
+        put(ctx, EDGES, edges)
+        put(ctx, SEQ, count())
+        put(ctx, SHAPE, None)
+        put(ctx, DTYPE, None)
+        put(ctx, OUTPUTS, [
+            (y.data.shape, y.data.dtype) if has_gradient(ctx, y, r) else None
             for r, y in zip(result, outputs)
-        ]
+        ])
         save(ctx, args, arrays, result, outputs)
         for i, y in enumerate(outputs):
-            y._edge = ctx.output(i)
+            put(y, EDGE, ctx.output(i))
     return tuple(outputs)
+
+
+cdef inline bint same_shape(cnp.ndarray a, cnp.ndarray b) noexcept:
+    cdef int i, ndim = cnp.PyArray_NDIM(a)
+    if ndim != cnp.PyArray_NDIM(b):
+        return False
+    for i in range(ndim):
+        if cnp.PyArray_DIMS(a)[i] != cnp.PyArray_DIMS(b)[i]:
+            return False
+    return True
 
 
 cdef inline bint fits(object g, object like) except -1:
     """Whether `g` is a Tensor of the shape and dtype of `like`."""
     if not isinstance(g, tensor_type):
         return False
-    data = g.data
+    data = get(g, DATA)
+    if type(data) is ndarray and type(like) is ndarray:
+        if not same_shape(<cnp.ndarray>data, <cnp.ndarray>like):
+            return False
+        if cnp.PyArray_DESCR(<cnp.ndarray>data) is cnp.PyArray_DESCR(<cnp.ndarray>like):
+            return True
     dtype, other = data.dtype, like.dtype
     return (dtype is other or dtype == other) and data.shape == like.shape
 
@@ -184,8 +222,8 @@ def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wante
     cdef list queue = []
     cdef bint fresh = False
     node = None
-    previous = _mode.get()
-    _mode.set(recorded if create_graph else not_recorded)
+    previous = get_value(_mode)
+    PyContextVar_Set(_mode, recorded if create_graph else not_recorded)
     try:
         while True:
             for edge, g in zip(edges, grads):
@@ -214,14 +252,14 @@ def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wante
                     store = found
                     if edge not in found:
                         found[edge] = g
-                        if fresh and getattr(g.data, "base", None) is None:
+                        if fresh and getattr(get(g, DATA), "base", None) is None:
                             owned.add(edge)
                         continue
                 accumulate(store, slot, g, key, owned, create_graph)
             if not queue:
                 return found, owned
             node = heappop(queue)[1]
-            edges, grads = node.edges, waiting.pop(node)
+            edges, grads = get(node, EDGES), waiting.pop(node)
             if targets is not None:
                 note(node, grads, targets, found)
                 if node not in onward:
@@ -230,15 +268,16 @@ def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wante
             if edges is None:
                 raise RuntimeError(already_freed(node))
             if targets is None and type(grads) is not list:
-                grads = node.function.backward(node, grads)
+                grads = get(node, FUNCTION).backward(node, grads)
             else:
                 grads = differentiate(node, grads, onward)
             if type(grads) is not tuple:
                 grads = tuple(grads) if type(grads) is list else (grads,)
             if len(grads) != len(edges):
                 miscounted(node, grads)
-            fresh = node.function.fresh_grads
+            fresh = get(node, FUNCTION).fresh_grads
             if not retain_graph:
-                node.edges = node._saved = None
+                put(node, EDGES, None)
+                put(node, SAVED, None)
     finally:
-        _mode.set(previous)
+        PyContextVar_Set(_mode, previous)
