@@ -5,7 +5,7 @@ from typing import Any
 
 def record(cls: type[Any], args: tuple[Any, ...]) -> Any: ...
 def walk(
-    edges: Sequence[Any],
+    edges: list[Any],
     grads: Sequence[Any],
     retain_graph: bool,
     create_graph: bool,

@@ -106,32 +106,27 @@ def record(cls, tuple args):
     """Run ``cls.forward`` and, if an input requires grad and recording is on, record it."""
     cdef Py_ssize_t i
     cdef bint recording, needed = False, alike = False, foreign = False
-    cdef list arrays = [], edges = [], needs = [], outputs
+    cdef list arrays, edges, needs, outputs
     cdef object first = None, last = None
     mode = get_value(_mode)
     if mode.autocast is not None:
         args = cast_inputs(cls.schema_v1, *args)
     recording = mode.record and cls.schema_v1.produces_grad
+    arrays, edges, needs = list(args), [None] * len(args), [False] * len(args)
     for i, a in enumerate(args):
-        edge, data = None, a
         if isinstance(a, tensor_type):
-            data = get(a, DATA)
+            arrays[i] = data = get(a, DATA)
             if type(data) is not ndarray:
                 foreign = alike = True  # MLX, or a subclass
-            if recording:
-                edge = get(a, EDGE)
-                if edge is not None:
-                    needed = True
-                    if edge is True:
-                        edge = a
-        elif type(a) is not ndarray:
+            edge = get(a, EDGE)
+            if edge is not None and recording:
+                needed = needs[i] = True
+                edges[i] = a if edge is True else edge
+        elif type(a) is ndarray:
+            data = a
+        else:
             if type(a) not in no_arrays:
                 foreign = True
-            data = None
-        arrays.append(a if data is None else data)
-        edges.append(edge)
-        needs.append(edge is not None)
-        if data is None:
             continue
         if first is None:
             first = data
@@ -207,7 +202,7 @@ cdef inline bint fits(object g, object like) except -1:
     return (dtype is other or dtype == other) and data.shape == like.shape
 
 
-def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wanted=None,
+def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, wanted=None,
          onward=None):
     """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
 
@@ -220,13 +215,15 @@ def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wante
     cdef dict found = {}, waiting = {}
     cdef set owned = set()
     cdef list queue = []
-    cdef bint fresh = False
+    cdef bint fresh = False, several
+    cdef Py_ssize_t i
     node = None
     previous = get_value(_mode)
     PyContextVar_Set(_mode, recorded if create_graph else not_recorded)
     try:
         while True:
-            for edge, g in zip(edges, grads):
+            for i, edge in enumerate(edges):
+                g = grads[i]
                 if edge is None or g is None:
                     continue
                 several = isinstance(edge, output_type)
@@ -263,7 +260,7 @@ def walk(edges, grads, bint retain_graph, bint create_graph, targets=None, wante
             if targets is not None:
                 note(node, grads, targets, found)
                 if node not in onward:
-                    edges = grads = ()
+                    edges = []
                     continue
             if edges is None:
                 raise RuntimeError(already_freed(node))

@@ -145,7 +145,7 @@ def backward(
     """
     edge = _root("backward", self)
     seed = _seed("backward", self, gradient)
-    found, owned = walk((edge,), (seed,), retain_graph or create_graph, create_graph)
+    found, owned = walk([edge], [seed], retain_graph or create_graph, create_graph)
     for leaf, g in found.items():
         if leaf.grad is not None:
             total = leaf.grad + g if create_graph else constant(sum_of(leaf.grad.data, g.data))

@@ -218,7 +218,7 @@ class BatchNormNdGrad(Function):
         ctx.options = options
         ctx.save_for_backward(g, x, weight)
         found = _backend(x).batch_norm_backward(g, x, weight, *options)
-        return tuple([d for d in found if d is not None])
+        return tuple([d for d in found if d is not None]) if False in options[-1] else found
 
     @staticmethod
     def backward(ctx, *cotangents):
