@@ -329,8 +329,6 @@ def is_mlx(data: Any) -> bool:
 def copied(array: Any) -> Any:
     """Return the elements of now, whatever is written to `array` later."""
     # MLX replaces the array behind an object, so that another object is as good as a copy.
-    if array.__class__ is np.ndarray and array.ndim == 1:
-        return array.copy()
     return array.copy("K") if isinstance(array, np.ndarray) else array[...]
 
 

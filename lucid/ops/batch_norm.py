@@ -103,8 +103,10 @@ def _general_batch_norm(
     x = input.data if isinstance(input, Tensor) else checks.array("input", input)
     gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight)
     beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias)
-    mean = checks.buffer("running_mean", running_mean)
-    var = checks.buffer("running_var", running_var)
+    mean, var = running_mean, running_var
+    if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
+        mean = checks.buffer("running_mean", running_mean)
+        var = checks.buffer("running_var", running_var)
     operands = x, gamma, beta
     if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
         channel_axis = checks.check(x, training, momentum, eps, channel_axis)
@@ -256,7 +258,9 @@ def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
 
 def _private(vector: Any) -> Tensor | None:
     """Keep the values of now, whatever is written to the parameter later."""
-    return None if vector is None else constant(copied(vector))
+    if vector is None:
+        return None
+    return constant(vector.copy() if vector.__class__ is np.ndarray else copied(vector))
 
 
 def _of_rank(suffix: str, name: str) -> type[BatchNormNd]:
