@@ -7,7 +7,7 @@ cimport numpy as cnp
 from cpython.contextvars cimport PyContextVar_Set, get_value
 from cpython.type cimport PyType_GenericAlloc
 
-from lucid.autograd._slots cimport get, offset_of, put
+from lucid.autograd._slots cimport PyMemberDef, get, put, slot_of
 
 import itertools
 from heapq import heappop, heappush
@@ -24,16 +24,27 @@ from .schema import cast_inputs
 cnp.import_array()
 
 
-# Where Tensors and contexts keep what is in their slots.
-cdef Py_ssize_t DATA = offset_of(Tensor, "data"), GRAD = offset_of(Tensor, "grad")
-cdef Py_ssize_t EDGE = offset_of(Tensor, "_edge"), VERSION = offset_of(Tensor, "_version")
-cdef Py_ssize_t FUNCTION = offset_of(Context, "function"), EDGES = offset_of(Context, "edges")
-cdef Py_ssize_t SAVED = offset_of(Context, "_saved"), SEQ = offset_of(Context, "seq")
-cdef Py_ssize_t CONSTANTS = offset_of(Context, "_constants"), SHAPE = offset_of(Context, "shape")
-cdef Py_ssize_t NEEDS = offset_of(Context, "needs_input_grad"), DTYPE = offset_of(Context, "dtype")
-cdef Py_ssize_t OUTPUTS = offset_of(Context, "outputs"), COUNTERS = offset_of(Context, "_version")
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_FromScalar(object scalar, void *dtype)
+
+
+cdef PyMemberDef *DATA = slot_of(Tensor, "data")
+cdef PyMemberDef *GRAD = slot_of(Tensor, "grad")
+cdef PyMemberDef *EDGE = slot_of(Tensor, "_edge")
+cdef PyMemberDef *VERSION = slot_of(Tensor, "_version")
+cdef PyMemberDef *FUNCTION = slot_of(Context, "function")
+cdef PyMemberDef *EDGES = slot_of(Context, "edges")
+cdef PyMemberDef *SAVED = slot_of(Context, "_saved")
+cdef PyMemberDef *SEQ = slot_of(Context, "seq")
+cdef PyMemberDef *CONSTANTS = slot_of(Context, "_constants")
+cdef PyMemberDef *SHAPE = slot_of(Context, "shape")
+cdef PyMemberDef *NEEDS = slot_of(Context, "needs_input_grad")
+cdef PyMemberDef *DTYPE = slot_of(Context, "dtype")
+cdef PyMemberDef *OUTPUTS = slot_of(Context, "outputs")
+cdef PyMemberDef *COUNTERS = slot_of(Context, "_version")
 
 cdef type ndarray = np.ndarray
+cdef type scalar_type = np.generic
 cdef type tensor_type = Tensor
 cdef type context_type = Context
 cdef type output_type = Output
@@ -47,11 +58,16 @@ cdef object not_recorded = Mode(record=False), recorded = Mode(record=True)
 
 cdef inline object wrapped(object array, tuple args, list arrays, object cls):
     """Make a result of `forward` a Tensor."""
-    if type(array) is not ndarray or array.base is not None:
-        return wrap(cls, array, args, arrays)
-    for a in arrays:
-        if a is array:
+    if type(array) is ndarray:
+        if cnp.PyArray_BASE(<cnp.ndarray>array) is not NULL:
             return wrap(cls, array, args, arrays)
+        for a in arrays:
+            if a is array:
+                return wrap(cls, array, args, arrays)
+    elif isinstance(array, scalar_type):
+        array = PyArray_FromScalar(array, NULL)
+    else:
+        return wrap(cls, array, args, arrays)
     y = PyType_GenericAlloc(tensor_type, 0)
     put(y, DATA, array)
     put(y, GRAD, None)

@@ -18,18 +18,9 @@ from .._tensor import (
 )
 
 
-def _find(array: Any, among: list) -> int | None:
-    for i, a in enumerate(among):
-        if a is array:
-            return i
-    return None
-
-
 def wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
     """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
-        if isinstance(array, np.generic):
-            return constant(np.asarray(array))
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
@@ -37,7 +28,7 @@ def wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
         array = to_array(array)
     result = constant(array)
     owner = getattr(array, "base", None)  # MLX arrays have none
-    if owner is not None or _find(array, arrays) is not None:
+    if owner is not None or any(a is array for a in arrays):
         owner = array if owner is None else owner
         for a in args:
             if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
