@@ -1,5 +1,7 @@
 """Functions that users write, and the nodes that come of them."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -409,3 +411,11 @@ def test_a_scalar_and_a_total_become_arrays():
     y.backward()
     x.grad.data[0, 0] = 5  # a leaf's gradient owns its memory
     np.testing.assert_array_equal(x.grad.data, [[5, 1, 1], [1, 1, 1]])
+
+
+def test_what_only_claims_to_be_a_tensor_is_none():
+    x = leaf(1.0, 2.0)
+    proxy = weakref.proxy(x)
+    assert isinstance(proxy, lucid.Tensor)
+    with pytest.raises(TypeError):
+        np.multiply(x, proxy)

@@ -1,7 +1,8 @@
 """The two loops that every operation goes through: `record` builds the graph, `walk` goes back.
 
 Compiled, since on small arrays they cost more than the arithmetic. What is rare is in the Python
-modules beside this one.
+modules beside this one. `isinstance` of a variable of C type `type` looks at the object itself, not
+at what it claims to be, so that slots are read only where they are.
 """
 cimport numpy as cnp
 from cpython.contextvars cimport PyContextVar_Set, get_value
