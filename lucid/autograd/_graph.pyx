@@ -275,16 +275,18 @@ def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, 
             node = heappop(queue)[1]
             edges, grads = get(node, EDGES), waiting.pop(node)
             if targets is not None:
-                note(node, grads, targets, found)
+                if type(grads) is list or node in targets:
+                    note(node, grads, targets, found)
                 if node not in onward:
                     edges = []
                     continue
             if edges is None:
                 raise RuntimeError(already_freed(node))
-            if targets is None and type(grads) is not list:
+            needs = get(node, NEEDS) if onward is None else onward[node]
+            if type(grads) is not list and needs == get(node, NEEDS):
                 grads = get(node, FUNCTION).backward(node, grads)
             else:
-                grads = differentiate(node, grads, onward)
+                grads = differentiate(node, grads, needs)
             if type(grads) is not tuple:
                 grads = tuple(grads) if type(grads) is list else (grads,)
             if len(grads) != len(edges):

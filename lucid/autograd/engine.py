@@ -171,10 +171,6 @@ def _key(tensor: Tensor) -> Any:
     return edge if isinstance(edge, Context) else (edge.node, edge.index)
 
 
-def _home(edge):
-    return edge.node if edge.__class__ is Output else edge
-
-
 def _leading_to(targets, roots):
     """Find the way from the roots to the targets.
 
@@ -182,23 +178,24 @@ def _leading_to(targets, roots):
     each of these nodes that lies before a target which of its inputs lead there.
     """
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
-    seen, nodes, freed, stack = set(), [], set(), [_home(r) for r in roots]
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, Context) or node in seen:
+    seen, nodes, freed, edges = set(), [], set(), list(roots)
+    while edges:
+        edge = edges.pop()
+        node = edge.node if isinstance(edge, (Context, Output)) else None
+        if node is None or node in seen:
             continue
         seen.add(node)
         if node.edges is None:
             freed.add(node)
         else:
             nodes.append(node)
-            stack.extend(map(_home, node.edges))
+            edges += node.edges
     if freed and freed != wanted:  # where they led to is not known any more
         raise RuntimeError(already_freed(freed.pop()))
     nodes.sort(key=_by_number)
     onward = {}
     for node in nodes:
-        needs = tuple([e is not None and _home(e) in wanted for e in node.edges])
+        needs = tuple([(e.node if e.__class__ is Output else e) in wanted for e in node.edges])
         if True in needs:
             wanted.add(node)
             onward[node] = needs

@@ -45,8 +45,8 @@ def sum_of(a, b):
     return np.asarray(total) if isinstance(total, np.generic) else total
 
 
-def differentiate(node, grads, onward):
-    """Call the backward of a node with several outputs, or one that may be narrowed."""
+def differentiate(node, grads, needs):
+    """Call the backward of a node with several outputs, or one of which not all is needed."""
     function = node.function
     if grads.__class__ is not list:
         grads = (grads,)
@@ -56,14 +56,11 @@ def differentiate(node, grads, onward):
             constant(zeros(*meta)) if g is None and meta is not None else g
             for g, meta in zip(grads, node.outputs, strict=True)
         ]
-    needs = node.needs_input_grad
-    if onward is None or onward[node] == needs:
-        return function.backward(node, *grads)
-    node.needs_input_grad = onward[node]
+    needs_of_all, node.needs_input_grad = node.needs_input_grad, needs
     try:
         return function.backward(node, *grads)
     finally:
-        node.needs_input_grad = needs
+        node.needs_input_grad = needs_of_all
 
 
 def miscounted(node, grads):
@@ -74,10 +71,10 @@ def miscounted(node, grads):
 
 
 def note(node, grads, targets, found):
-    """Keep what has arrived at a target; nothing more will."""
+    """Keep what has arrived at a target, or at outputs that may be some; nothing more will."""
     if grads.__class__ is list:
         for i, g in enumerate(grads):
             if g is not None and (node, i) in targets:
                 found[node, i] = g
-    elif node in targets:
+    else:
         found[node] = grads
