@@ -6,7 +6,7 @@ at what it claims to be, so that slots are read only where they are.
 """
 cimport numpy as cnp
 from cpython.contextvars cimport PyContextVar_Set, get_value
-from cpython.type cimport PyType_GenericAlloc
+from cpython.object cimport PyTypeObject
 
 from lucid.autograd._slots cimport PyMemberDef, get, put, slot_of
 
@@ -23,6 +23,10 @@ from .mode import Mode, _mode
 from .schema import cast_inputs
 
 cnp.import_array()
+
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject *cls, Py_ssize_t items)
 
 
 cdef extern from "numpy/arrayobject.h":
@@ -69,7 +73,7 @@ cdef inline object wrapped(object array, tuple args, list arrays, object cls):
         array = PyArray_FromScalar(array, NULL)
     else:
         return wrap(cls, array, args, arrays)
-    y = PyType_GenericAlloc(tensor_type, 0)
+    y = PyType_GenericAlloc(<PyTypeObject *>tensor_type, 0)
     put(y, DATA, array)
     put(y, GRAD, None)
     put(y, EDGE, None)
