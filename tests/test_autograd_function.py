@@ -1,5 +1,7 @@
 """Functions that users write, and the nodes that come of them."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -354,3 +356,66 @@ def test_scalar_results_become_arrays():
     for y in (x.sum(), x[0], np.max(x), x.sum() * 2, np.exp(x.sum()), np.mean(x)):
         assert type(y.data) is np.ndarray
         assert y.shape == ()
+
+
+def test_a_node_may_know_more():
+    class Scaled(lucid.autograd.Context):
+        @property
+        def doubled(self):
+            return 2 * self.factor
+
+    class Scale(Function):
+        context_class = Scaled
+
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.factor, None
+
+    x = leaf(1.0, 2.0)
+    y = Scale.apply(x, 3.0)
+    assert type(y.grad_fn) is Scaled
+    assert y.grad_fn.doubled == 6
+    # As part of a graph, as where a walk starts, and as what it leads to.
+    z = y * y
+    np.testing.assert_array_equal(lucid.grad(z.sum(), x, retain_graph=True)[0].data, [18, 36])
+    np.testing.assert_array_equal(lucid.grad(z.sum(), y)[0].data, [6, 12])
+    Scale.context_class = dict
+    with pytest.raises(TypeError, match=r"Scale.context_class: must be Context or a subclass"):
+        Scale.apply(x, 3.0)
+
+
+def test_a_scalar_and_a_total_become_arrays():
+    class Total(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape_of_x = x.shape
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, g):
+            return np.broadcast_to(g, ctx.shape_of_x)
+
+    x = lucid.tensor(np.ones((2, 3)), requires_grad=True, dtype="float32")
+    y = Total.apply(x)
+    assert type(y.data) is np.ndarray
+    assert (y.shape, y.dtype) == ((), np.float32)
+    (g,) = lucid.grad(y, x)
+    np.testing.assert_array_equal(g.data, np.ones((2, 3)))
+    assert not g.data.flags.writeable  # a view of one number
+    y = Total.apply(x)
+    y.backward()
+    x.grad.data[0, 0] = 5  # a leaf's gradient owns its memory
+    np.testing.assert_array_equal(x.grad.data, [[5, 1, 1], [1, 1, 1]])
+
+
+def test_what_only_claims_to_be_a_tensor_is_none():
+    x = leaf(1.0, 2.0)
+    proxy = weakref.proxy(x)
+    assert isinstance(proxy, lucid.Tensor)
+    with pytest.raises(TypeError):
+        np.multiply(x, proxy)

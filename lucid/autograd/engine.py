@@ -1,14 +1,8 @@
-"""The walk through the graph: the only code that does so.
-
-Nodes are numbered as they are created, so every node has a higher number than those it got its
-inputs from. Always taking the highest number among those waiting therefore visits a node only
-after everything computed from it: no counting of dependencies, and no recursion.
-"""
+"""From outputs to gradients: where a walk through the graph starts, and what becomes of its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, Literal, overload
 
@@ -19,17 +13,15 @@ from .._tensor import (
     as_tensor,
     constant,
     copied,
-    dtype_name,
     is_floating,
     module_of,
     schedule,
 )
-from .function import Context, Output, already_freed
-from .mode import Mode, _mode
+from ._graph import walk
+from .context import Context, Output, already_freed
+from .gradients import sum_of
 
 _by_number = attrgetter("seq")
-_PLAIN = Mode(record=False)
-_RECORDED = Mode(record=True)
 
 
 @overload
@@ -115,13 +107,11 @@ def grad(
         if t._edge is None:
             raise RuntimeError(f"grad: inputs[{i}] must require grad, got a constant")
     keys = [_key(t) for t in inputs]
-    found, _ = _walk(
-        [_root("grad", t) for t in outputs],
-        [_seed("grad", t, g) for t, g in zip(outputs, grad_outputs, strict=True)],
-        create_graph if retain_graph is None else retain_graph,
-        create_graph,
-        frozenset(keys),
-    )
+    roots = [_root("grad", t) for t in outputs]
+    seeds = [_seed("grad", t, g) for t, g in zip(outputs, grad_outputs, strict=True)]
+    retain_graph = create_graph if retain_graph is None else retain_graph
+    targets = frozenset(keys)
+    found, _ = walk(roots, seeds, retain_graph, create_graph, targets, *_leading_to(targets, roots))
     for i, k in enumerate(keys):
         if k not in found and not allow_unused:
             raise ValueError(
@@ -155,10 +145,10 @@ def backward(
     """
     edge = _root("backward", self)
     seed = _seed("backward", self, gradient)
-    found, owned = _walk((edge,), (seed,), retain_graph or create_graph, create_graph, None)
+    found, owned = walk([edge], [seed], retain_graph or create_graph, create_graph)
     for leaf, g in found.items():
         if leaf.grad is not None:
-            total = leaf.grad + g if create_graph else constant(_sum(leaf.grad.data, g.data))
+            total = leaf.grad + g if create_graph else constant(sum_of(leaf.grad.data, g.data))
             leaf.grad = total
         elif leaf in owned:
             leaf.grad = g
@@ -178,163 +168,7 @@ def _key(tensor: Tensor) -> Any:
     edge = tensor._edge
     if edge is True:
         return tensor
-    return edge if edge.__class__ is Context else (edge.node, edge.index)
-
-
-def _walk(edges, grads, retain_graph, create_graph, targets):
-    """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
-
-    Returns the gradients found and the set of those keys whose arrays nobody else holds.
-    """
-    wanted, onward = (None, None) if targets is None else _leading_to(targets, edges)
-    found, owned, waiting, queue = {}, set(), {}, []
-    node, fresh = None, False
-    previous = _mode.get()
-    _mode.set(_RECORDED if create_graph else _PLAIN)
-    try:
-        while True:
-            for edge, g in zip(edges, grads, strict=True):
-                if edge is None or g is None:
-                    continue
-                kind = edge.__class__
-                like = edge if kind is Context or kind is Output else edge.data
-                if (
-                    g.__class__ is not Tensor
-                    or g.data.shape != like.shape
-                    or g.data.dtype != like.dtype
-                ):
-                    _check(node, g, like)
-                if wanted is not None and _home(edge) not in wanted:
-                    continue
-                store, slot, key = waiting, edge, edge
-                if kind is Context:
-                    if edge not in waiting:
-                        waiting[edge] = g
-                        heappush(queue, (-edge.seq, edge))
-                        continue
-                elif kind is Output:
-                    store, slot, key = _slots(edge.node, waiting, queue), edge.index, edge[:2]
-                    if store[slot] is None:
-                        store[slot] = g
-                        continue
-                else:
-                    store = found
-                    if edge not in found:
-                        found[edge] = g
-                        if fresh and getattr(g.data, "base", None) is None:
-                            owned.add(edge)
-                        continue
-                _accumulate(store, slot, g, key, owned, create_graph)
-            if not queue:
-                return found, owned
-            node = heappop(queue)[1]
-            edges, grads = node.edges, waiting.pop(node)
-            if targets is not None:
-                _note(node, grads, targets, found)
-                if node not in onward:
-                    edges = grads = ()
-                    continue
-            if edges is None:
-                raise RuntimeError(already_freed(node))
-            if targets is None and grads.__class__ is not list:
-                grads = node.function.backward(node, grads)
-            else:
-                grads = _differentiate(node, grads, onward)
-            if grads.__class__ is not tuple:
-                grads = tuple(grads) if grads.__class__ is list else (grads,)
-            if len(grads) != len(edges):
-                _miscounted(node, grads)
-            fresh = node.function.fresh_grads
-            if not retain_graph:
-                node.edges = node._saved = None
-    finally:
-        _mode.set(previous)
-
-
-def _slots(node, waiting, queue):
-    """Return the gradients of a node with several outputs, as far as they have arrived."""
-    if node not in waiting:
-        waiting[node] = [None] * len(node.outputs)
-        heappush(queue, (-node.seq, node))
-    return waiting[node]
-
-
-def _differentiate(node, grads, onward):
-    """Call the backward of a node with several outputs, or one that may be narrowed."""
-    function = node.function
-    if grads.__class__ is not list:
-        grads = (grads,)
-    elif function.materialize_grads:
-        zeros = module_of(next(g.data for g in grads if g is not None)).zeros
-        grads = [
-            constant(zeros(*meta)) if g is None and meta is not None else g
-            for g, meta in zip(grads, node.outputs, strict=True)
-        ]
-    needs = node.needs_input_grad
-    if onward is None or onward[node] == needs:
-        return function.backward(node, *grads)
-    node.needs_input_grad = onward[node]
-    try:
-        return function.backward(node, *grads)
-    finally:
-        node.needs_input_grad = needs
-
-
-def _miscounted(node, grads):
-    raise RuntimeError(
-        f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
-        f"each argument of forward (None for constants), got {len(grads)}"
-    )
-
-
-def _check(node, g, like):
-    name = node.function.__name__
-    if not isinstance(g, Tensor):
-        raise TypeError(
-            f"{name}.backward: must return Tensors or None, got {type(g).__name__}; compute with "
-            "the Tensors it was given, or mark it with once_differentiable"
-        )
-    data = g.data
-    if data.shape != like.shape:
-        raise RuntimeError(
-            f"{name}.backward: gradient must have the shape {like.shape} of its argument, "
-            f"got {data.shape}"
-        )
-    if data.dtype != like.dtype:
-        raise RuntimeError(
-            f"{name}.backward: gradient must have the dtype {dtype_name(like.dtype)} of its "
-            f"argument, got {dtype_name(data.dtype)}"
-        )
-
-
-def _accumulate(store, slot, g, key, owned, create_graph):
-    old = store[slot]
-    if create_graph:
-        store[slot] = old + g
-    elif key in owned:
-        old.data += g.data  # the sum made below, or a fresh gradient: nobody else has seen it
-    else:
-        store[slot] = constant(_sum(old.data, g.data))
-        owned.add(key)
-
-
-def _sum(a, b):
-    total = a + b
-    return np.asarray(total) if isinstance(total, np.generic) else total
-
-
-def _home(edge):
-    return edge.node if edge.__class__ is Output else edge
-
-
-def _note(node, grads, targets, found):
-    """Keep what has arrived at a target; nothing more will."""
-    if grads.__class__ is list:
-        for i, g in enumerate(grads):
-            if g is not None and (node, i) in targets:
-                found[node, i] = g
-    elif node in targets:
-        found[node] = grads
+    return edge if isinstance(edge, Context) else (edge.node, edge.index)
 
 
 def _leading_to(targets, roots):
@@ -344,23 +178,24 @@ def _leading_to(targets, roots):
     each of these nodes that lies before a target which of its inputs lead there.
     """
     wanted = {t[0] if t.__class__ is tuple else t for t in targets}
-    seen, nodes, freed, stack = set(), [], set(), [_home(r) for r in roots]
-    while stack:
-        node = stack.pop()
-        if node.__class__ is not Context or node in seen:
+    seen, nodes, freed, edges = set(), [], set(), list(roots)
+    while edges:
+        edge = edges.pop()
+        node = edge.node if isinstance(edge, (Context, Output)) else None
+        if node is None or node in seen:
             continue
         seen.add(node)
         if node.edges is None:
             freed.add(node)
         else:
             nodes.append(node)
-            stack.extend(map(_home, node.edges))
+            edges += node.edges
     if freed and freed != wanted:  # where they led to is not known any more
         raise RuntimeError(already_freed(freed.pop()))
     nodes.sort(key=_by_number)
     onward = {}
     for node in nodes:
-        needs = tuple([e is not None and _home(e) in wanted for e in node.edges])
+        needs = tuple([(e.node if e.__class__ is Output else e) in wanted for e in node.edges])
         if True in needs:
             wanted.add(node)
             onward[node] = needs
@@ -394,17 +229,19 @@ def _seed(operation, tensor, gradient):
             return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
     gradient = as_tensor(gradient)
-    if gradient.data.shape != data.shape:
+    given = gradient.data
+    if given.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "
-            f"got {gradient.shape}"
+            f"got {given.shape}"
         )
-    if gradient.device != tensor.device:
+    if given.__class__ is not data.__class__ and gradient.device != tensor.device:
         raise TypeError(
             f"{operation}: gradient must be on the device of its output, {tensor.device}, "
             f"got {gradient.device}; use to()"
         )
-    dtype = gradient.data.dtype
-    if not is_floating(dtype) and getattr(dtype, "kind", "i") not in "iub":
-        raise TypeError(f"{operation}: gradient must be real, got {dtype}")
-    return gradient if dtype == data.dtype else gradient.astype(data.dtype)
+    if given.dtype == data.dtype:
+        return gradient
+    if not is_floating(given.dtype) and getattr(given.dtype, "kind", "i") not in "iub":
+        raise TypeError(f"{operation}: gradient must be real, got {given.dtype}")
+    return gradient.astype(data.dtype)

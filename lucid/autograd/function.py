@@ -1,4 +1,4 @@
-"""Functions and their nodes: the only code that builds the graph.
+"""Functions: what an operation is made of.
 
 `Function.apply` runs `forward` on raw arrays. If a gradient may be asked for, the `Context` that
 `forward` was given becomes the node of the graph: the result refers to it, and it refers, through
@@ -10,206 +10,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
-from .._tensor import (
-    Tensor,
-    constant,
-    in_native_order,
-    is_floating,
-    is_mlx,
-    share_version,
-    to_array,
-)
+from .._tensor import Tensor, constant, to_array
+from ._graph import record
+from .context import Context
 from .mode import _mode, no_grad
-from .schema import AmpPolicy, OpSchema, cast_inputs
-
-__all__ = ["AmpPolicy", "Context", "Function", "OpSchema", "cast_inputs", "once_differentiable"]
-
-
-class Context:
-    """What `forward` leaves for `backward`; also the node of the graph (``y.grad_fn``).
-
-    Any attribute may be set on it in `forward` and read back in `backward` or on the node.
-    Arrays set that way are constants to second-order gradients: inputs and outputs belong in
-    `save_for_backward`.
-    """
-
-    __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_constants",
-        "_saved",
-        "_version",
-        "dtype",
-        "edges",
-        "function",
-        "needs_input_grad",
-        "outputs",
-        "seq",
-        "shape",
-    )
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
-
-    @property
-    def node(self) -> Context:
-        """Itself: the only output of a node with one output stands for the node."""
-        return self
-
-    @property
-    def name(self) -> str:
-        """The name of the node, such as ``"MeanBackward"``."""
-        return self.function.node_name
-
-    @property
-    def schema_v1(self) -> OpSchema:
-        """The schema of the Function."""
-        return self.function.schema_v1
-
-    @property
-    def next_functions(self) -> tuple[Any, ...]:
-        """For each argument of `forward` a pair of node and output number.
-
-        The node is None for constants and an `AccumulateGrad` for leaves.
-        """
-        return tuple(_next_function(e) for e in self.edges or ())
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
-
-    def save_for_backward(self, *arrays: Any) -> None:
-        """Save inputs, outputs or None for `backward`, which finds them in `saved_tensors`.
-
-        Other arrays may be saved too, if they are integer or boolean, or if no second-order
-        gradient will be asked for (that raises).
-        """
-        self._saved = arrays
-
-    def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Say which of the arrays that `forward` returns are constants."""
-        self._constants = outputs
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """The Tensors saved in `forward`.
-
-        Raises
-        ------
-        RuntimeError
-            If the graph has been freed, or a saved Tensor was changed since by `copy_`.
-        """
-        if self._saved is None:
-            raise RuntimeError(already_freed(self))
-        tensors, version = [], 0
-        for t in self._saved:
-            if t.__class__ is tuple:
-                t = self._restore(*t)
-            if isinstance(t, Tensor) and t._version is not None:
-                version += t._version[0]
-            tensors.append(t)
-        if version != self._version:
-            raise RuntimeError(
-                f"{self.name}: a Tensor saved for backward has been changed since by copy_"
-            )
-        return tuple(tensors)
-
-    def _save(self, args: tuple, arrays: list, results: tuple, outputs: tuple) -> None:
-        # Inputs are kept as the Tensors they were. An output is kept apart from its Tensor, which
-        # refers to this node: a reference back would be a cycle.
-        saved, version = [], 0
-        for a in self._saved:
-            if a is not None:
-                if a.__class__ is not Tensor:
-                    for i, x in enumerate(arrays):
-                        if x is a:
-                            a = args[i]
-                            break
-                    else:
-                        a = _kept(a, results, outputs)
-                if isinstance(a, Tensor):
-                    if a._version is not None:
-                        version += a._version[0]
-                elif a.__class__ is tuple:
-                    version += a[2][0]
-                elif isinstance(a, ndarray):
-                    a = constant(a)
-            saved.append(a)
-        self._saved, self._version = saved, version
-
-    def _restore(self, array: Any, index: int | None, version: list[int]) -> Tensor:
-        t = constant(array)
-        t._version = version
-        if index is not None:
-            t._edge = self if self.outputs is None else self._output(index)
-        elif _mode.get().record:
-            raise RuntimeError(
-                f"{self.name}: no second-order gradient, since forward saved an array that is "
-                "neither an input nor an output; save those, or mark backward with "
-                "once_differentiable"
-            )
-        return t
-
-    def _output(self, index: int) -> Output | None:
-        meta = self.outputs[index]
-        return None if meta is None else Output(self, index, *meta)
-
-
-def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
-    """Return ``(array, index, version)`` of an output; the index of another array is None."""
-    for i, r in enumerate(results):
-        if r is a:
-            return outputs[i].data, i, share_version(outputs[i])
-    if isinstance(a, (int, float, Tensor)):
-        return a
-    a = to_array(a)
-    return (a, None, [0]) if is_floating(a.dtype) else constant(a)
-
-
-class Output(NamedTuple):
-    """One of several outputs of a node."""
-
-    node: Context
-    index: int
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-class AccumulateGrad(NamedTuple):
-    """Stands for a leaf in `Context.next_functions`."""
-
-    variable: Tensor
-    name: str = "AccumulateGrad"
-
-
-def _next_function(edge):
-    if edge is None:
-        return (None, 0)
-    if isinstance(edge, Tensor):
-        return (AccumulateGrad(edge), 0)
-    return (edge.node, getattr(edge, "index", 0))
-
-
-def _find(array: Any, among: list) -> int | None:
-    for i, a in enumerate(among):
-        if a is array:
-            return i
-    return None
-
-
-def already_freed(node: Context) -> str:
-    return (
-        f"{node.name}: the graph has been freed by an earlier backward; "
-        "pass retain_graph=True to the earlier one to go through it again"
-    )
+from .schema import OpSchema
 
 
 def _check_takes_ctx(cls: type, name: str) -> None:
@@ -222,89 +32,6 @@ def _check_takes_ctx(cls: type, name: str) -> None:
             raise TypeError(
                 f"{cls.__name__}.{name}: the first parameter must be ctx, got ({', '.join(names)})"
             )
-
-
-_count = itertools.count(1).__next__
-_new = Tensor.__new__
-_NO_ARRAYS = frozenset((ndarray, int, float, bool, tuple, str, slice, type(None), np.float64))
-_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
-
-
-def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
-    """Make a result of `forward` a Tensor that shares the write counter of its memory."""
-    if array.__class__ is not ndarray:
-        if isinstance(array, np.generic):
-            return constant(np.asarray(array))
-        if array is None or isinstance(array, (Tensor, str, dict, set)):
-            raise TypeError(
-                f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
-            )
-        array = to_array(array)
-    result = constant(array)
-    owner = getattr(array, "base", None)  # MLX arrays have none
-    if owner is not None or _find(array, arrays) is not None:
-        owner = array if owner is None else owner
-        for a in args:
-            if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
-                result._version = share_version(a)
-    return result
-
-
-def _carries_gradient(cls: type, result: Tensor) -> bool:
-    dtype = result.data.dtype
-    if dtype in _FLOATS:
-        return True
-    if getattr(dtype, "kind", None) == "c":
-        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
-    if not is_floating(dtype):
-        return False
-    result.data = in_native_order(result.data)
-    return True
-
-
-def check_devices(operation: str, arrays: Any) -> bool:
-    """Raise TypeError if ndarrays and MLX arrays meet; say whether there are MLX arrays."""
-    on_gpu = any(map(is_mlx, arrays))
-    if on_gpu and any(isinstance(a, ndarray) for a in arrays):
-        raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
-    return on_gpu
-
-
-def _plain_numbers(items: Any) -> list:
-    # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
-    return [a.item() if isinstance(a, np.generic) else a for a in items]
-
-
-def _tell_apart(args: tuple, arrays: list) -> None:
-    """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
-    seen = {}
-    for i, a in enumerate(args):
-        if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
-            arrays[i] = arrays[i][...]
-
-
-def _finish_several(ctx, results, args, arrays, edges) -> tuple:
-    """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
-    cls, outputs, given = ctx.function, [], set(map(id, arrays))
-    for r in results:
-        if r.__class__ is ndarray and r.base is None and id(r) not in given:
-            outputs.append(constant(r))
-        else:
-            outputs.append(_wrap(cls, r, args, arrays))
-    if edges is not None:
-        ctx.edges = edges
-        ctx.seq = _count()
-        ctx.shape = ctx.dtype = None
-        ctx.outputs = [
-            None
-            if _find(r, ctx._constants) is not None or not _carries_gradient(cls, y)
-            else (y.data.shape, y.data.dtype)
-            for r, y in zip(results, outputs, strict=True)
-        ]
-        ctx._save(args, arrays, results, outputs)
-        for i, y in enumerate(outputs):
-            y._edge = ctx._output(i)
-    return tuple(outputs)
 
 
 class Function:
@@ -328,6 +55,8 @@ class Function:
         Whether `backward` gets zeros, or None, for outputs that no gradient reached.
     fresh_grads : bool
         Promise that `backward` returns arrays nobody else holds: the engine need not copy them.
+    context_class : type
+        `Context`, or a subclass of it that knows more.
 
     Examples
     --------
@@ -363,6 +92,7 @@ class Function:
     saves_input: bool = True
     materialize_grads: bool = True
     fresh_grads: bool = False
+    context_class: type[Context] = Context
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -396,71 +126,7 @@ class Function:
         -------
         Tensor or tuple of Tensor
         """
-        mode = _mode.get()
-        if mode.autocast is not None:
-            args = cast_inputs(cls.schema_v1, *args)
-        recording = mode.record and cls.schema_v1.produces_grad
-        arrays, edges, needs = list(args), [None] * len(args), [False] * len(args)
-        first = last = None
-        record = alike = foreign = False
-        for i, a in enumerate(args):
-            if isinstance(a, Tensor):
-                arrays[i] = data = a.data
-                if data.__class__ is not ndarray:
-                    foreign = alike = True  # MLX, or a subclass
-                edge = a._edge
-                edge = a._edge
-                if edge is not None and recording:
-                    record = needs[i] = True
-                    edges[i] = a if edge is True else edge
-            elif a.__class__ is ndarray:
-                data = a
-            else:
-                if a.__class__ not in _NO_ARRAYS:
-                    foreign = True
-                continue
-            if first is None:
-                first = data
-            elif data is last:
-                alike = alike or a is not args[i - 1]  # not for x * x
-            elif data is first or i > 2:
-                alike = True
-            last = data
-        if foreign and check_devices(cls.schema_v1.name, arrays):
-            args, arrays = _plain_numbers(args), _plain_numbers(arrays)
-        if record and alike:
-            _tell_apart(args, arrays)
-
-        ctx = Context()
-        ctx.function = cls
-        ctx._saved = ctx._constants = ()
-        ctx.needs_input_grad = tuple(needs)
-        result = cls.forward(ctx, *arrays)
-        if result.__class__ is tuple or result.__class__ is list:
-            return _finish_several(ctx, result, args, arrays, edges if record else None)
-        plain = result.__class__ is ndarray and result.base is None
-        if plain and result is not first and result is not last:
-            y = _new(Tensor)
-            y.data = result
-            y.grad = y._edge = y._version = None
-        else:
-            y = _wrap(cls, result, args, arrays)
-        if not record:
-            return y
-        if y.data.dtype not in _FLOATS and not _carries_gradient(cls, y):
-            return y
-        if ctx._constants and _find(result, ctx._constants) is not None:
-            return y
-        ctx.edges = edges
-        ctx.seq = _count()
-        ctx.shape = y.data.shape
-        ctx.dtype = y.data.dtype
-        ctx.outputs = None
-        ctx._version = 0
-        if ctx._saved:
-            ctx._save(args, arrays, (result,), (y,))
-        y._edge = ctx
-        return y
+        return record(cls, args)
 
 
 def _behind(edge):

@@ -11,13 +11,14 @@ weight, bias and running statistics between forward and backward without changin
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from lucid._kernels.batch_norm import batch_norm, bind, is_common
 from lucid._tensor import Tensor, constant, copied, share_version
-from lucid.autograd import AmpPolicy, Function, OpSchema
+from lucid.autograd import AmpPolicy, Context, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of, cpu
 from lucid.ops import batch_norm_checks as checks
@@ -102,9 +103,11 @@ def _general_batch_norm(
     x = input.data if isinstance(input, Tensor) else checks.array("input", input)
     gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight)
     beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias)
-    mean = checks.buffer("running_mean", running_mean)
-    var = checks.buffer("running_var", running_var)
-    operands = [x, gamma, beta]
+    mean, var = running_mean, running_var
+    if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
+        mean = checks.buffer("running_mean", running_mean)
+        var = checks.buffer("running_var", running_var)
+    operands = x, gamma, beta
     if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
         channel_axis = checks.check(x, training, momentum, eps, channel_axis)
         checks.check_running(x, mean, var, training, channel_axis)
@@ -112,20 +115,22 @@ def _general_batch_norm(
 
     function = _BY_RANK[x.ndim]
     options = mean, var, training, momentum, eps, channel_axis
-    traced = False
-    for i, t in enumerate((input, weight, bias)):
-        if isinstance(t, Tensor):
-            traced = True
-            if t.data is operands[i]:  # else it was converted, from a dtype that has no gradient
-                operands[i] = t
-    if traced:
-        y = function.apply(*operands, options)
+    if isinstance(input, Tensor) or isinstance(weight, Tensor) or isinstance(bias, Tensor):
+        x, gamma, beta = operands
+        y = function.apply(
+            # A Tensor that was converted had a dtype that has no gradient.
+            input if isinstance(input, Tensor) and input.data is x else x,
+            weight if isinstance(weight, Tensor) and weight.data is gamma else gamma,
+            bias if isinstance(bias, Tensor) and bias.data is beta else beta,
+            options,
+        )
     else:
-        y = _normalize(*cast_inputs(function.schema_v1, *operands), *options)[0]
+        y = _normalize(*cast_inputs(function.schema_v1, *operands), options)[0]
     if training:
-        for buffer in (running_mean, running_var):
-            if isinstance(buffer, Tensor):
-                share_version(buffer)[0] += 1
+        if isinstance(running_mean, Tensor):
+            share_version(running_mean)[0] += 1
+        if isinstance(running_var, Tensor):
+            share_version(running_var)[0] += 1
     return y
 
 
@@ -133,8 +138,9 @@ def _backend(x):
     return cpu if x.__class__ is np.ndarray else backend_of(x)
 
 
-def _normalize(x, weight, bias, running_mean, running_var, training, momentum, eps, channel_axis):
+def _normalize(x, weight, bias, options):
     """One fused call: ``y, mean, rstd``."""
+    running_mean, running_var, training, momentum, eps, channel_axis = options
     backend = _backend(x)
     if training:
         return backend.batch_norm_forward(
@@ -145,22 +151,44 @@ def _normalize(x, weight, bias, running_mean, running_var, training, momentum, e
     )
 
 
+class BatchNormContext(Context):
+    """A node of batch norm, and what is known of its call."""
+
+    __slots__ = ("mean", "options", "saved_rstd")
+
+    @property
+    def saved_mean(self):
+        """The mean of each channel, without the rest that MLX keeps beside it."""
+        return self.mean[0] if self.mean.__class__ is tuple else self.mean
+
+    training = property(lambda self: self.options[2], doc="Whether the statistics are the batch's.")
+    eps = property(lambda self: self.options[4], doc="What was added to the variance.")
+    channel_axis = property(lambda self: self.options[5], doc="Where the channels are.")
+    channels = property(lambda self: self.shape[self.channel_axis], doc="The number of channels.")
+
+    @property
+    def batch(self):
+        """The number of samples."""
+        return self.shape[0 if self.channel_axis else 1]
+
+    @property
+    def spatial(self):
+        """The number of values that one sample has in one channel."""
+        return math.prod(self.shape) // (self.batch * self.channels or 1)
+
+
 class BatchNormNd(Function):
     """Batch normalization; `_of_rank` gives it its names."""
 
+    context_class = BatchNormContext
     fresh_grads = True
     derivative: type[Function]
 
     @staticmethod
     def forward(ctx, x, weight, bias, options):
-        """Normalize `x`; `options` are the arguments of `_normalize` after ``bias``."""
-        y, ctx.mean, ctx.saved_rstd = _normalize(x, weight, bias, *options)
-        ctx.saved_mean = ctx.mean[0] if ctx.mean.__class__ is tuple else ctx.mean
-        *_, ctx.training, _, ctx.eps, ctx.channel_axis = options
-        shape = x.shape
-        ctx.channels = channels = shape[ctx.channel_axis]
-        ctx.batch = batch = shape[0 if ctx.channel_axis else 1]
-        ctx.spatial = x.size // (batch * channels or 1)
+        """Normalize `x`; `options` are the arguments of `batch_norm` after ``bias``."""
+        y, ctx.mean, ctx.saved_rstd = _normalize(x, weight, bias, options)
+        ctx.options = options
         if True in ctx.needs_input_grad:
             ctx.save_for_backward(x, _private(weight), _private(bias))
         return y
@@ -169,13 +197,12 @@ class BatchNormNd(Function):
     def backward(ctx, g):
         """Hand over to the derivative, a Function of ``g``, ``x`` and ``weight``."""
         x, weight, bias = ctx.saved_tensors
-        bias = None if bias is None else bias.data
         if weight is not None:
-            # The values it had in forward, at its own place in the graph.
-            weight = constant(weight.data)
-            weight._edge = ctx.edges[1]
+            weight._edge = ctx.edges[1]  # the values it had in forward, at its place in the graph
         needs = ctx.needs_input_grad[:3]
-        options = bias, ctx.mean, ctx.saved_rstd, ctx.training, ctx.channel_axis, needs
+        _, _, training, _, _, channel_axis = ctx.options
+        dtype_of_bias = None if bias is None else bias.data
+        options = dtype_of_bias, ctx.mean, ctx.saved_rstd, training, channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)
 
@@ -190,21 +217,18 @@ class BatchNormNdGrad(Function):
     @staticmethod
     def forward(ctx, g, x, weight, options):
         """Make one fused call."""
-        bias, mean, rstd, training, channel_axis, needs = options
-        found = _backend(x).batch_norm_backward(
-            g, x, weight, bias, mean, rstd, training, channel_axis, needs
-        )
-        ctx.needs, ctx.options = needs, (mean, rstd, training, channel_axis)
+        ctx.options = options
         ctx.save_for_backward(g, x, weight)
-        return tuple([d for d in found if d is not None])
+        found = _backend(x).batch_norm_backward(g, x, weight, *options)
+        return tuple([d for d in found if d is not None]) if False in options[-1] else found
 
     @staticmethod
     def backward(ctx, *cotangents):
         """Hand over to the derivative, a Function of the cotangents and all that it depends on."""
-        vwu = _where_needed(ctx.needs, cotangents)
+        _, *options, given = ctx.options
+        vwu = _where_needed(given, cotangents)
         needs = ctx.needs_input_grad[:3]
-        options = *ctx.options, needs
-        found = ctx.function.derivative.apply(*vwu, *ctx.saved_tensors, options)
+        found = ctx.function.derivative.apply(*vwu, *ctx.saved_tensors, (*options, needs))
         return (*_where_needed(needs, found), None)
 
 
@@ -234,7 +258,9 @@ def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
 
 def _private(vector: Any) -> Tensor | None:
     """Keep the values of now, whatever is written to the parameter later."""
-    return None if vector is None else constant(copied(vector))
+    if vector is None:
+        return None
+    return constant(vector.copy() if vector.__class__ is np.ndarray else copied(vector))
 
 
 def _of_rank(suffix: str, name: str) -> type[BatchNormNd]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._tensor import Tensor, constant, is_mlx
-from ..autograd.function import check_devices
+from ..autograd.arrays import check_devices
 from ..backends import namespace
 from .reductions import refuse
 

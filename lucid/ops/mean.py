@@ -17,7 +17,7 @@ from .._kernels import _vec
 from .._kernels.mean import bind, mean, mean_var, reduce, std, var
 from .._tensor import Tensor, as_tensor, dtype_name, is_mlx, refuse_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
-from ..autograd.function import cast_inputs
+from ..autograd.schema import cast_inputs
 from ..backends import backend_of
 from .reductions import BroadcastTo, axes_of, kept, refuse
 

@@ -28,9 +28,9 @@ class Sum(Function):
     @staticmethod
     def forward(ctx, x, axis, keepdims):
         ctx.axis, ctx.keepdims = axis, keepdims
-        if is_half(x):
-            return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
         if isinstance(x, np.ndarray):
+            if x.itemsize == 2 and is_half(x):
+                return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
             return np.add.reduce(x, axis, None, None, keepdims)
         return namespace(x).sum(x, axis, keepdims)
 
@@ -48,6 +48,11 @@ class BroadcastTo(Function):
 
     @staticmethod
     def forward(ctx, x, shape):
+        if x.__class__ is np.ndarray and x.ndim == 0 and x.dtype.char in "fd":
+            # The gradient of a total: np.broadcast_to takes longer than all else together.
+            view = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+            view.flags.writeable = False
+            return view
         return namespace(x).broadcast_to(x, shape)
 
     @staticmethod

@@ -1,0 +1,67 @@
+"""The borders of `forward`: from Tensors to the arrays it gets, and from what it returns back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .._tensor import (
+    Tensor,
+    constant,
+    in_native_order,
+    is_floating,
+    is_mlx,
+    share_version,
+    to_array,
+)
+
+
+def wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
+    """Make a result of `forward` a Tensor that shares the write counter of its memory."""
+    if array.__class__ is not ndarray:
+        if array is None or isinstance(array, (Tensor, str, dict, set)):
+            raise TypeError(
+                f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
+            )
+        array = to_array(array)
+    result = constant(array)
+    owner = getattr(array, "base", None)  # MLX arrays have none
+    if owner is not None or any(a is array for a in arrays):
+        owner = array if owner is None else owner
+        for a in args:
+            if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
+                result._version = share_version(a)
+    return result
+
+
+def carries_gradient(cls: type, result: Tensor) -> bool:
+    dtype = result.data.dtype
+    if getattr(dtype, "kind", None) == "c":
+        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
+    if not is_floating(dtype):
+        return False
+    result.data = in_native_order(result.data)
+    return True
+
+
+def check_devices(operation: str, arrays: Any) -> bool:
+    """Raise TypeError if ndarrays and MLX arrays meet; say whether there are MLX arrays."""
+    on_gpu = any(map(is_mlx, arrays))
+    if on_gpu and any(isinstance(a, ndarray) for a in arrays):
+        raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
+    return on_gpu
+
+
+def plain_numbers(items: Any) -> list:
+    # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
+    return [a.item() if isinstance(a, np.generic) else a for a in items]
+
+
+def tell_apart(args: tuple, arrays: list) -> None:
+    """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
+    seen = {}
+    for i, a in enumerate(args):
+        if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
+            arrays[i] = arrays[i][...]

@@ -1,0 +1,80 @@
+"""What the walk asks of gradients: whether they fit, their sums, and what is rare."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._tensor import Tensor, constant, dtype_name, module_of
+
+
+def check(node, g, edge):
+    """Raise the error for a gradient that does not fit the edge it was sent along."""
+    like = edge.data if isinstance(edge, Tensor) else edge
+    name = node.function.__name__
+    if not isinstance(g, Tensor):
+        raise TypeError(
+            f"{name}.backward: must return Tensors or None, got {type(g).__name__}; compute with "
+            "the Tensors it was given, or mark it with once_differentiable"
+        )
+    data = g.data
+    if data.shape != like.shape:
+        raise RuntimeError(
+            f"{name}.backward: gradient must have the shape {like.shape} of its argument, "
+            f"got {data.shape}"
+        )
+    if data.dtype != like.dtype:
+        raise RuntimeError(
+            f"{name}.backward: gradient must have the dtype {dtype_name(like.dtype)} of its "
+            f"argument, got {dtype_name(data.dtype)}"
+        )
+
+
+def accumulate(store, slot, g, key, owned, create_graph):
+    old = store[slot]
+    if create_graph:
+        store[slot] = old + g
+    elif key in owned:
+        old.data += g.data  # the sum made below, or a fresh gradient: nobody else has seen it
+    else:
+        store[slot] = constant(sum_of(old.data, g.data))
+        owned.add(key)
+
+
+def sum_of(a, b):
+    total = a + b
+    return np.asarray(total) if isinstance(total, np.generic) else total
+
+
+def differentiate(node, grads, needs):
+    """Call the backward of a node with several outputs, or one of which not all is needed."""
+    function = node.function
+    if grads.__class__ is not list:
+        grads = (grads,)
+    elif function.materialize_grads:
+        zeros = module_of(next(g.data for g in grads if g is not None)).zeros
+        grads = [
+            constant(zeros(*meta)) if g is None and meta is not None else g
+            for g, meta in zip(grads, node.outputs, strict=True)
+        ]
+    needs_of_all, node.needs_input_grad = node.needs_input_grad, needs
+    try:
+        return function.backward(node, *grads)
+    finally:
+        node.needs_input_grad = needs_of_all
+
+
+def miscounted(node, grads):
+    raise RuntimeError(
+        f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
+        f"each argument of forward (None for constants), got {len(grads)}"
+    )
+
+
+def note(node, grads, targets, found):
+    """Keep what has arrived at a target, or at outputs that may be some; nothing more will."""
+    if grads.__class__ is list:
+        for i, g in enumerate(grads):
+            if g is not None and (node, i) in targets:
+                found[node, i] = g
+    else:
+        found[node] = grads
