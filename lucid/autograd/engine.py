@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -170,7 +170,7 @@ def backward(
         schedule(*(leaf.grad.data for leaf in found))
 
 
-Tensor.backward = backward
+Tensor.backward = backward  # type: ignore[method-assign, assignment]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -181,14 +181,27 @@ def _key(tensor: Tensor) -> Any:
     return edge if edge.__class__ is Context else (edge.node, edge.index)
 
 
-def _walk(edges, grads, retain_graph, create_graph, targets):
+def _walk(
+    edges: Any,
+    grads: Any,
+    retain_graph: bool,
+    create_graph: bool,
+    targets: frozenset[Any] | None,
+) -> tuple[dict[Any, Any], set[Any]]:
     """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
 
     Returns the gradients found and the set of those keys whose arrays nobody else holds.
     """
-    wanted, onward = (None, None) if targets is None else _leading_to(targets, edges)
-    found, owned, waiting, queue = {}, set(), {}, []
-    node, fresh = None, False
+    wanted: Any = None
+    onward: Any = None
+    if targets is not None:
+        wanted, onward = _leading_to(targets, edges)
+    found: dict[Any, Any] = {}
+    waiting: dict[Any, Any] = {}
+    queue: list[tuple[int, Context]] = []
+    owned = set()
+    node: Any = None
+    fresh = False
     previous = _mode.get()
     _mode.set(_RECORDED if create_graph else _PLAIN)
     try:
@@ -206,7 +219,8 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
                     _check(node, g, like)
                 if wanted is not None and _home(edge) not in wanted:
                     continue
-                store, slot, key = waiting, edge, edge
+                store: Any = waiting
+                slot = key = edge
                 if kind is Context:
                     if edge not in waiting:
                         waiting[edge] = g
@@ -251,7 +265,7 @@ def _walk(edges, grads, retain_graph, create_graph, targets):
         _mode.set(previous)
 
 
-def _slots(node, waiting, queue):
+def _slots(node: Context, waiting: dict[Any, Any], queue: list[tuple[int, Context]]) -> list[Any]:
     """Return the gradients of a node with several outputs, as far as they have arrived."""
     if node not in waiting:
         waiting[node] = [None] * len(node.outputs)
@@ -259,7 +273,7 @@ def _slots(node, waiting, queue):
     return waiting[node]
 
 
-def _differentiate(node, grads, onward):
+def _differentiate(node: Context, grads: Any, onward: dict[Context, Any] | None) -> Any:
     """Call the backward of a node with several outputs, or one that may be narrowed."""
     function = node.function
     if grads.__class__ is not list:
@@ -280,14 +294,14 @@ def _differentiate(node, grads, onward):
         node.needs_input_grad = needs
 
 
-def _miscounted(node, grads):
+def _miscounted(node: Context, grads: tuple[Any, ...]) -> NoReturn:
     raise RuntimeError(
         f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
         f"each argument of forward (None for constants), got {len(grads)}"
     )
 
 
-def _check(node, g, like):
+def _check(node: Context, g: Any, like: Any) -> None:
     name = node.function.__name__
     if not isinstance(g, Tensor):
         raise TypeError(
@@ -307,7 +321,9 @@ def _check(node, g, like):
         )
 
 
-def _accumulate(store, slot, g, key, owned, create_graph):
+def _accumulate(
+    store: Any, slot: Any, g: Tensor, key: Any, owned: set[Any], create_graph: bool
+) -> None:
     old = store[slot]
     if create_graph:
         store[slot] = old + g
@@ -318,16 +334,16 @@ def _accumulate(store, slot, g, key, owned, create_graph):
         owned.add(key)
 
 
-def _sum(a, b):
+def _sum(a: Any, b: Any) -> Any:
     total = a + b
     return np.asarray(total) if isinstance(total, np.generic) else total
 
 
-def _home(edge):
+def _home(edge: Any) -> Any:
     return edge.node if edge.__class__ is Output else edge
 
 
-def _note(node, grads, targets, found):
+def _note(node: Context, grads: Any, targets: frozenset[Any], found: dict[Any, Any]) -> None:
     """Keep what has arrived at a target; nothing more will."""
     if grads.__class__ is list:
         for i, g in enumerate(grads):
@@ -337,7 +353,7 @@ def _note(node, grads, targets, found):
         found[node] = grads
 
 
-def _leading_to(targets, roots):
+def _leading_to(targets: frozenset[Any], roots: Any) -> tuple[set[Any], dict[Context, Any]]:
     """Find the way from the roots to the targets.
 
     Returns the nodes and leaves from which a target can be reached, targets included, and for
@@ -367,7 +383,7 @@ def _leading_to(targets, roots):
     return wanted, onward
 
 
-def _root(operation, tensor):
+def _root(operation: str, tensor: Any) -> Any:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{operation}: outputs must be Tensors, got {type(tensor).__name__}")
     edge = tensor._edge
@@ -382,7 +398,7 @@ def _root(operation, tensor):
 _ONES = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64)}
 
 
-def _seed(operation, tensor, gradient):
+def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
     data = tensor.data
     if gradient is None:
         if data.size != 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,7 @@ class Context:
     )
 
     if TYPE_CHECKING:
+        _saved: Any
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
@@ -122,7 +123,13 @@ class Context:
             )
         return tuple(tensors)
 
-    def _save(self, args: tuple, arrays: list, results: tuple, outputs: tuple) -> None:
+    def _save(
+        self,
+        args: tuple[Any, ...],
+        arrays: list[Any],
+        results: Sequence[Any],
+        outputs: Sequence[Tensor],
+    ) -> None:
         # Inputs are kept as the Tensors they were. An output is kept apart from its Tensor, which
         # refers to this node: a reference back would be a cycle.
         saved, version = [], 0
@@ -163,7 +170,7 @@ class Context:
         return None if meta is None else Output(self, index, *meta)
 
 
-def _kept(a: Any, results: tuple, outputs: tuple) -> Any:
+def _kept(a: Any, results: Sequence[Any], outputs: Sequence[Tensor]) -> Any:
     """Return ``(array, index, version)`` of an output; the index of another array is None."""
     for i, r in enumerate(results):
         if r is a:
@@ -178,7 +185,7 @@ class Output(NamedTuple):
     """One of several outputs of a node."""
 
     node: Context
-    index: int
+    index: int  # type: ignore[assignment]
     shape: tuple[int, ...]
     dtype: Any
 
@@ -190,7 +197,7 @@ class AccumulateGrad(NamedTuple):
     name: str = "AccumulateGrad"
 
 
-def _next_function(edge):
+def _next_function(edge: Any) -> tuple[Any, int]:
     if edge is None:
         return (None, 0)
     if isinstance(edge, Tensor):
@@ -198,7 +205,7 @@ def _next_function(edge):
     return (edge.node, getattr(edge, "index", 0))
 
 
-def _find(array: Any, among: list) -> int | None:
+def _find(array: Any, among: Sequence[Any]) -> int | None:
     for i, a in enumerate(among):
         if a is array:
             return i
@@ -213,7 +220,7 @@ def already_freed(node: Context) -> str:
 
 
 def _check_takes_ctx(cls: type, name: str) -> None:
-    method = cls.__dict__.get(name)
+    method: Any = cls.__dict__.get(name)
     code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
     if code is not None:
         position = isinstance(method, classmethod)
@@ -230,7 +237,7 @@ _NO_ARRAYS = frozenset((ndarray, int, float, bool, tuple, str, slice, type(None)
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
+def _wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Tensor:
     """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
         if isinstance(array, np.generic):
@@ -250,7 +257,7 @@ def _wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
     return result
 
 
-def _carries_gradient(cls: type, result: Tensor) -> bool:
+def _carries_gradient(cls: type[Function], result: Tensor) -> bool:
     dtype = result.data.dtype
     if dtype in _FLOATS:
         return True
@@ -270,20 +277,26 @@ def check_devices(operation: str, arrays: Any) -> bool:
     return on_gpu
 
 
-def _plain_numbers(items: Any) -> list:
+def _plain_numbers(items: Any) -> Any:
     # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
     return [a.item() if isinstance(a, np.generic) else a for a in items]
 
 
-def _tell_apart(args: tuple, arrays: list) -> None:
+def _tell_apart(args: tuple[Any, ...], arrays: list[Any]) -> None:
     """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
-    seen = {}
+    seen: dict[int, Any] = {}
     for i, a in enumerate(args):
         if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
             arrays[i] = arrays[i][...]
 
 
-def _finish_several(ctx, results, args, arrays, edges) -> tuple:
+def _finish_several(
+    ctx: Context,
+    results: Sequence[Any],
+    args: tuple[Any, ...],
+    arrays: list[Any],
+    edges: list[Any] | None,
+) -> tuple[Any, ...]:
     """Make the results of `forward` Tensors; `edges` is None if they are not to be recorded."""
     cls, outputs, given = ctx.function, [], set(map(id, arrays))
     for r in results:
@@ -400,7 +413,8 @@ class Function:
         if mode.autocast is not None:
             args = cast_inputs(cls.schema_v1, *args)
         recording = mode.record and cls.schema_v1.produces_grad
-        arrays, edges, needs = list(args), [None] * len(args), [False] * len(args)
+        arrays, needs = list(args), [False] * len(args)
+        edges: list[Any] = [None] * len(args)
         first = last = None
         record = alike = foreign = False
         for i, a in enumerate(args):
@@ -463,7 +477,7 @@ class Function:
         return y
 
 
-def _behind(edge):
+def _behind(edge: Any) -> Any:
     """Make up a Tensor that depends on what the edge leads to."""
     if edge is None or isinstance(edge, Tensor):
         return edge
@@ -476,12 +490,12 @@ class _Opaque(Function):
     """Passes a gradient on, but has none itself: the result of a once-differentiable backward."""
 
     @staticmethod
-    def forward(ctx, name, g, *depends_on):
+    def forward(ctx: Context, name: str, g: Any, *depends_on: Any) -> Any:
         ctx.differentiated = name
         return g
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Context, g: Tensor) -> Any:
         raise NotImplementedError(
             f"{ctx.differentiated}.backward is marked once_differentiable: "
             "it can't be differentiated itself"
@@ -517,7 +531,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(backward)
-    def wrapper(ctx, *grads):
+    def wrapper(ctx: Context, *grads: Tensor | None) -> Any:
         record = _mode.get().record
         with no_grad():
             result = backward(ctx, *grads)

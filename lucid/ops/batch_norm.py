@@ -121,7 +121,8 @@ def _general_batch_norm(
     if traced:
         y = function.apply(*operands, options)
     else:
-        y = _normalize(*cast_inputs(function.schema_v1, *operands), *options)[0]
+        x, gamma, beta = cast_inputs(function.schema_v1, *operands)
+        y = _normalize(x, gamma, beta, *options)[0]
     if training:
         for buffer in (running_mean, running_var):
             if isinstance(buffer, Tensor):
@@ -224,7 +225,7 @@ class BatchNormNdGradGrad(Function):
         raise NotImplementedError(f"{operation}: derivatives of third order are not implemented")
 
 
-def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
+def _where_needed(needs: tuple[bool, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Put the values, of which there are only the needed ones, in their places."""
     if len(values) == len(needs):
         return values
