@@ -1,36 +1,24 @@
-"""The commands that spin does not bring: docs, bench, lint."""
+"""The commands docs, bench and lint: spin has no names but its own for what it can run."""
 
+import shlex
 import sys
 
 import click
 from spin.cmds.util import run
 
-PYTHON = (sys.executable, "-P", "-m")
+
+def command(name, short_help):
+    """Return a command that runs the Python modules that its configuration lists."""
+
+    @click.command(name, short_help=short_help, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def call(arguments, modules):
+        for module in modules:
+            run([sys.executable, "-P", "-m", *shlex.split(module), *arguments])
+
+    return call
 
 
-@click.command()
-@click.option("--output", default="build/docs", show_default=True)
-def docs(output):
-    """📖 Build the documentation; a warning is an error."""
-    run([*PYTHON, "sphinx", "-W", "docs", output])
-
-
-@click.command()
-@click.option("--compare", metavar="BRANCH", help="Compare HEAD with this branch.")
-@click.option("--bench", "-b", "patterns", multiple=True, metavar="REGEX", help="Only these.")
-def bench(compare, patterns):
-    """🏃 Run the benchmarks: quickly here and now, or properly against a branch."""
-    command = ["run", "--quick", "--dry-run", "--python=same"]
-    if compare:
-        command = ["continuous", compare, "HEAD"]
-    only = [argument for pattern in patterns for argument in ("--bench", pattern)]
-    run([*PYTHON, "asv", "--config", "asv_bench/asv.conf.json", *command, *only])
-
-
-@click.command()
-def lint():
-    """🔦 Check style and types; CI does so with the versions it pins."""
-    run(["ruff", "check", "."])
-    run(["ruff", "format", "--check", "."])
-    run(["cython-lint", "lucid"])
-    run([*PYTHON, "mypy"])
+docs = command("docs", "📖 Build the documentation")
+bench = command("bench", "🏃 Run the benchmarks")
+lint = command("lint", "🔦 Check style and types")

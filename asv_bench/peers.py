@@ -42,7 +42,7 @@ from pathlib import Path
 
 import numpy as np
 
-EPS, MOMENTUM = 1e-5, 0.1
+EPS, MOMENTUM, SLOW = 1e-5, 0.1, 0.02
 
 
 @dataclass(frozen=True)
@@ -410,8 +410,8 @@ class JAX(_Compiled):
     def backward(self, d):
         apply = self._batch_norm(d)
         x, weight, bias, g = self._arrays(d, "x", "weight", "bias", "g")
-        pull = self.jax.vjp(lambda x, w, b: apply(x, w, b)[0], x, weight, bias)[1]
-        return self.call(lambda pull, g: pull(g), pull, g)
+        pullback = self.jax.jit(lambda *leaves: self.jax.vjp(lambda *a: apply(*a)[0], *leaves)[1])
+        return self.call(lambda pull, g: pull(g), pullback(x, weight, bias), g)
 
 
 LIBRARIES = [Lucid, NumPy, Bottleneck, PyTorch, MLX, JAX]
@@ -553,30 +553,32 @@ def measure(case, libraries, limits, seconds):
     """Return the median seconds of each library and limit of a case.
 
     A sample is half a millisecond of calls, or one, after a call that is not timed: as in a loop
-    over that library alone.
+    over that library alone. A call of `SLOW` seconds gains nothing from one before it; only lucid,
+    between whose samples the memory that it reuses was given back, does.
     """
     calls = _calls(Data(case), libraries, limits)
     samples = {name: [] for name in calls}
     numbers, spent = dict.fromkeys(calls, 1), dict.fromkeys(calls, 0.0)
     while min(spent.values()) < seconds:
         for name, (before, call, repeats) in calls.items():
-            if spent[name] >= seconds and len(samples[name]) >= 3:
+            times, number = samples[name], numbers[name]
+            if spent[name] >= seconds and len(times) >= 3:
                 continue
             began = time.perf_counter()
             before()
-            call()
-            number = numbers[name]
+            if not times or times[-1] < SLOW or name == "lucid":
+                call()
             start = time.perf_counter()
             for _ in repeat(None, number):
                 call()
             stop = time.perf_counter()
-            samples[name].append((stop - start) / number / repeats)
+            times.append((stop - start) / number / repeats)
             spent[name] += stop - began
             numbers[name] = max(1, min(1000, round(5e-4 / (stop - start) * number)))
     if "lucid, cold" in calls:
         calls["lucid"][0]()
-    # The first sample came before the number of calls was known.
-    return {name: statistics.median(times[1:] or times) for name, times in samples.items()}
+    # A first sample of one short call is mostly the clock's.
+    return {n: statistics.median(t[numbers[n] > 1 and len(t) > 1 :]) for n, t in samples.items()}
 
 
 def row(case, times, limits):

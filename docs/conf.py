@@ -28,6 +28,7 @@ exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 nitpicky = False
+toc_object_entries_show_parents = "hide"  # the page is theirs
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections say it

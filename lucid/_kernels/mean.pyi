@@ -31,7 +31,7 @@ def reduce(
     dtype: np.dtype[Any],
     mean: bool,
     variance: bool,
-    ddof: float = 0.0,
+    ddof: float | np.number[Any] = 0.0,
     root: bool = False,
 ) -> tuple[Any, bool]: ...
 @overload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy import ndarray
@@ -17,8 +17,11 @@ from .._tensor import (
     to_array,
 )
 
+if TYPE_CHECKING:
+    from .function import Function
 
-def wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
+
+def wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Tensor:
     """Make a result of `forward` a Tensor that shares the write counter of its memory."""
     if array.__class__ is not ndarray:
         if array is None or isinstance(array, (Tensor, str, dict, set)):
@@ -36,7 +39,7 @@ def wrap(cls: type, array: Any, args: tuple, arrays: list) -> Tensor:
     return result
 
 
-def carries_gradient(cls: type, result: Tensor) -> bool:
+def carries_gradient(cls: type[Function], result: Tensor) -> bool:
     dtype = result.data.dtype
     if getattr(dtype, "kind", None) == "c":
         raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
@@ -54,14 +57,14 @@ def check_devices(operation: str, arrays: Any) -> bool:
     return on_gpu
 
 
-def plain_numbers(items: Any) -> list:
+def plain_numbers(items: Any) -> list[Any]:
     # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
     return [a.item() if isinstance(a, np.generic) else a for a in items]
 
 
-def tell_apart(args: tuple, arrays: list) -> None:
+def tell_apart(args: tuple[Any, ...], arrays: list[Any]) -> None:
     """Give distinct arguments distinct arrays: x, x.detach() and x.data share one."""
-    seen = {}
+    seen: dict[int, Any] = {}
     for i, a in enumerate(args):
         if hasattr(a, "dtype") and seen.setdefault(id(arrays[i]), a) is not a:
             arrays[i] = arrays[i][...]

@@ -120,7 +120,7 @@ class Context:
         return None if meta is None else Output(self, index, *meta)
 
 
-def keep(a: Any, results: tuple, outputs: list[Tensor]) -> Any:
+def keep(a: Any, results: tuple[Any, ...], outputs: list[Tensor]) -> Any:
     """Return ``(array, index, version)`` of an output; the index of another array is None."""
     for i, r in enumerate(results):
         if r is a:
@@ -135,7 +135,7 @@ class Output(NamedTuple):
     """One of several outputs of a node."""
 
     node: Context
-    index: int
+    index: int  # type: ignore[assignment]
     shape: tuple[int, ...]
     dtype: Any
 
@@ -147,7 +147,7 @@ class AccumulateGrad(NamedTuple):
     name: str = "AccumulateGrad"
 
 
-def _next_function(edge):
+def _next_function(edge: Any) -> tuple[Any, int]:
     if edge is None:
         return (None, 0)
     if isinstance(edge, Tensor):

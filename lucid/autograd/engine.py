@@ -160,7 +160,7 @@ def backward(
         schedule(*(leaf.grad.data for leaf in found))
 
 
-Tensor.backward = backward
+Tensor.backward = backward  # type: ignore[method-assign, assignment]
 
 
 def _key(tensor: Tensor) -> Any:
@@ -171,7 +171,7 @@ def _key(tensor: Tensor) -> Any:
     return edge if isinstance(edge, Context) else (edge.node, edge.index)
 
 
-def _leading_to(targets, roots):
+def _leading_to(targets: frozenset[Any], roots: Any) -> tuple[set[Any], dict[Context, Any]]:
     """Find the way from the roots to the targets.
 
     Returns the nodes and leaves from which a target can be reached, targets included, and for
@@ -202,7 +202,7 @@ def _leading_to(targets, roots):
     return wanted, onward
 
 
-def _root(operation, tensor):
+def _root(operation: str, tensor: Any) -> Any:
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{operation}: outputs must be Tensors, got {type(tensor).__name__}")
     edge = tensor._edge
@@ -217,7 +217,7 @@ def _root(operation, tensor):
 _ONES = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64)}
 
 
-def _seed(operation, tensor, gradient):
+def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
     data = tensor.data
     if gradient is None:
         if data.size != 1:

@@ -23,7 +23,7 @@ from .schema import OpSchema
 
 
 def _check_takes_ctx(cls: type, name: str) -> None:
-    method = cls.__dict__.get(name)
+    method: Any = cls.__dict__.get(name)
     code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
     if code is not None:
         position = isinstance(method, classmethod)
@@ -129,7 +129,7 @@ class Function:
         return record(cls, args)
 
 
-def _behind(edge):
+def _behind(edge: Any) -> Any:
     """Make up a Tensor that depends on what the edge leads to."""
     if edge is None or isinstance(edge, Tensor):
         return edge
@@ -142,12 +142,12 @@ class _Opaque(Function):
     """Passes a gradient on, but has none itself: the result of a once-differentiable backward."""
 
     @staticmethod
-    def forward(ctx, name, g, *depends_on):
+    def forward(ctx: Context, name: str, g: Any, *depends_on: Any) -> Any:
         ctx.differentiated = name
         return g
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Context, g: Tensor) -> Any:
         raise NotImplementedError(
             f"{ctx.differentiated}.backward is marked once_differentiable: "
             "it can't be differentiated itself"
@@ -183,7 +183,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(backward)
-    def wrapper(ctx, *grads):
+    def wrapper(ctx: Context, *grads: Tensor | None) -> Any:
         record = _mode.get().record
         with no_grad():
             result = backward(ctx, *grads)

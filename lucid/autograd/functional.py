@@ -52,7 +52,8 @@ def value_and_grad(
     array([1., 1., 1.])
     """
     several = isinstance(argnums, (tuple, list))
-    positions = tuple([operator.index(i) for i in (argnums if several else (argnums,))])
+    listed: Any = argnums if several else (argnums,)
+    positions = tuple([operator.index(i) for i in listed])
 
     def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with enable_grad():
@@ -105,7 +106,7 @@ def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
     return wrapper
 
 
-def _check_argnums(positions, count):
+def _check_argnums(positions: tuple[int, ...], count: int) -> None:
     for i in positions:
         if not -count <= i < count:
             raise ValueError(
@@ -115,7 +116,7 @@ def _check_argnums(positions, count):
         raise ValueError(f"value_and_grad: argnums must differ, got {positions}")
 
 
-def _leaves(args, argnums):
+def _leaves(args: Any, argnums: tuple[int, ...]) -> tuple[Any, Any]:
     args = list(args)
     for i in argnums:
         leaf = constant(as_tensor(args[i]).data)
@@ -125,18 +126,18 @@ def _leaves(args, argnums):
     return tuple(args[i] for i in argnums), args
 
 
-def _scalar(operation, value):
+def _scalar(operation: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor) or value.size != 1:
         got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"{operation}: fun must return a Tensor of one element, got {got}")
     return value
 
 
-def _zeros(x):
+def _zeros(x: Tensor) -> Any:
     return module_of(x.data).zeros_like(x.data)
 
 
-def _gradients(value, leaves, create_graph):
+def _gradients(value: Tensor, leaves: Any, create_graph: bool) -> list[Tensor]:
     if not value.requires_grad:
         return [constant(_zeros(x)) for x in leaves]
     gradients = grad(value, leaves, create_graph=create_graph, allow_unused=True)

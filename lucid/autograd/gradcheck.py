@@ -82,7 +82,7 @@ def gradcheck(
         outputs = _outputs(fun, leaves)
         weights = [rng.standard_normal(y.shape) for y in outputs]
         used = [(y, w) for y, w in zip(outputs, weights, strict=True) if y.requires_grad]
-        gradients = [None] * len(chosen)
+        gradients: Any = [None] * len(chosen)
         if used:
             targets = [leaves[i] for i in chosen]
             outputs = [y for y, _ in used]
@@ -131,7 +131,7 @@ def gradgradcheck(fun: Callable[..., Any], inputs: Tensor | Sequence[Any], **opt
     for w in weights:
         w.requires_grad = True
 
-    def gradients(*args):
+    def gradients(*args: Any) -> Any:
         leaves, seeds = args[: len(inputs)], args[len(inputs) :]
         outputs = [y for y in _outputs(fun, leaves) if y.requires_grad]
         targets = [t for t in leaves if isinstance(t, Tensor) and t.requires_grad]
@@ -142,12 +142,12 @@ def gradgradcheck(fun: Callable[..., Any], inputs: Tensor | Sequence[Any], **opt
     return gradcheck(gradients, (*inputs, *weights), **options)
 
 
-def _leaves(inputs):
+def _leaves(inputs: Any) -> list[Any]:
     """Copies of the Tensors, so that the caller's are left alone."""
     return [Tensor(t.data, t.requires_grad) if isinstance(t, Tensor) else t for t in inputs]
 
 
-def _outputs(fun, inputs):
+def _outputs(fun: Callable[..., Any], inputs: Any) -> list[Tensor]:
     result = fun(*inputs)
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     for y in outputs:
@@ -158,7 +158,9 @@ def _outputs(fun, inputs):
     return outputs
 
 
-def _weighted(fun, inputs, i, shift, weights):
+def _weighted(
+    fun: Callable[..., Any], inputs: Any, i: int, shift: Any, weights: list[Any]
+) -> float:
     """The weighted sum of all outputs with one input shifted."""
     leaves = _leaves(inputs)
     leaves[i] = Tensor(to_numpy(inputs[i].data) + shift).to(inputs[i].device)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 import numpy as np
 
 from .._tensor import Tensor, constant, dtype_name, module_of
+from .context import Context
 
 
-def check(node, g, edge):
+def check(node: Context, g: Any, edge: Any) -> None:
     """Raise the error for a gradient that does not fit the edge it was sent along."""
     like = edge.data if isinstance(edge, Tensor) else edge
     name = node.function.__name__
@@ -29,7 +32,9 @@ def check(node, g, edge):
         )
 
 
-def accumulate(store, slot, g, key, owned, create_graph):
+def accumulate(
+    store: Any, slot: Any, g: Tensor, key: Any, owned: set[Any], create_graph: bool
+) -> None:
     old = store[slot]
     if create_graph:
         store[slot] = old + g
@@ -40,12 +45,12 @@ def accumulate(store, slot, g, key, owned, create_graph):
         owned.add(key)
 
 
-def sum_of(a, b):
+def sum_of(a: Any, b: Any) -> Any:
     total = a + b
     return np.asarray(total) if isinstance(total, np.generic) else total
 
 
-def differentiate(node, grads, needs):
+def differentiate(node: Context, grads: Any, needs: tuple[bool, ...]) -> Any:
     """Call the backward of a node with several outputs, or one of which not all is needed."""
     function = node.function
     if grads.__class__ is not list:
@@ -63,14 +68,14 @@ def differentiate(node, grads, needs):
         node.needs_input_grad = needs_of_all
 
 
-def miscounted(node, grads):
+def miscounted(node: Context, grads: tuple[Any, ...]) -> NoReturn:
     raise RuntimeError(
         f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
         f"each argument of forward (None for constants), got {len(grads)}"
     )
 
 
-def note(node, grads, targets, found):
+def note(node: Context, grads: Any, targets: Any, found: dict[Any, Any]) -> None:
     """Keep what has arrived at a target, or at outputs that may be some; nothing more will."""
     if grads.__class__ is list:
         for i, g in enumerate(grads):

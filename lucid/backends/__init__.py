@@ -36,17 +36,41 @@ class Backend(Protocol):
         """Standard deviation over `axes`."""
 
     def batch_norm_forward(
-        self, x, weight, bias, running_mean, running_var, momentum, eps, channel_axis
+        self,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        eps: float,
+        channel_axis: int,
     ) -> tuple[Array, Array, Array]:
         """Training: ``y, mean, rstd``; updates the running statistics in the same call."""
 
     def batch_norm_inference(
-        self, x, weight, bias, running_mean, running_var, eps, channel_axis
+        self,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array,
+        running_var: Array,
+        eps: float,
+        channel_axis: int,
     ) -> tuple[Array, Array, Array]:
         """Evaluation: ``y, mean, rstd`` from the running statistics, which are only read."""
 
     def batch_norm_backward(
-        self, dy, x, weight, bias, mean, rstd, training, channel_axis, needs
+        self,
+        dy: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        mean: Array,
+        rstd: Array,
+        training: bool,
+        channel_axis: int,
+        needs: tuple[bool, bool, bool],
     ) -> tuple[Array | None, Array | None, Array | None]:
         """``dx, dweight, dbias``; each parameter gradient in its parameter's dtype.
 
@@ -54,7 +78,18 @@ class Backend(Protocol):
         """
 
     def batch_norm_double_backward(
-        self, v, w, u, dy, x, weight, mean, rstd, training, channel_axis, needs
+        self,
+        v: Array | None,
+        w: Array | None,
+        u: Array | None,
+        dy: Array,
+        x: Array,
+        weight: Array | None,
+        mean: Array,
+        rstd: Array,
+        training: bool,
+        channel_axis: int,
+        needs: tuple[bool, bool, bool],
     ) -> tuple[Array | None, Array | None, Array | None]:
         """Gradients to ``dy, x, weight`` given those, ``v, w, u``, of ``dx, dweight, dbias``.
 
@@ -81,7 +116,9 @@ def namespace(*arrays: Any) -> Any:
 def backend_of(array: Array) -> Backend:
     """Return the backend module that computes on `array`."""
     if namespace(array) is np:
-        from . import cpu as backend
-    else:
-        from . import mlx as backend
-    return backend
+        from . import cpu
+
+        return cpu
+    from . import mlx
+
+    return mlx

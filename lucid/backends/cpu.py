@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._kernels.batch_norm import (
     backward as batch_norm_backward,
     double_backward as batch_norm_double_backward,
@@ -24,16 +26,16 @@ __all__ = [
 name = "cpu"
 
 
-def reduce_mean(x, axes, keepdims):
+def reduce_mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     """Mean of `x` over `axes`."""
     return mean(x, axes, keepdims=keepdims)
 
 
-def mean_var(x, axes, correction, keepdims):
+def mean_var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> tuple[Any, Any]:
     """Mean and variance of `x` over `axes`, in one pass."""
     return _mean_var(x, axes, correction=correction, keepdims=keepdims)
 
 
-def std(x, axes, correction, keepdims):
+def std(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> Any:
     """Standard deviation of `x` over `axes`."""
     return _std(x, axes, ddof=correction, keepdims=keepdims)

@@ -27,6 +27,7 @@ __all__ = [
     "mean_var",
     "name",
     "reduce_mean",
+    "std",
 ]
 
 name = "gpu"

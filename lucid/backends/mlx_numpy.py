@@ -147,7 +147,7 @@ def sum(x: mx.array, axis: Any = None, keepdims: bool = False) -> mx.array:
         )
         shape = (*shape[:first], *(1,) * (last - first), *shape[last:])
     if not keepdims:
-        shape = [n for i, n in enumerate(shape) if i not in axes]
+        shape = tuple([n for i, n in enumerate(shape) if i not in axes])
     return total.reshape(shape).astype(x.dtype)
 
 
@@ -175,9 +175,9 @@ def _axes(axis, ndim):
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, ndim)))
 
 
-def runs(axes: tuple) -> Any:
+def runs(axes: tuple[Any, ...]) -> Any:
     """Yield (first, last + 1) of neighbouring ones among `axes`, the last run first."""
-    found = []
+    found: list[list[int]] = []
     for a in sorted(axes):
         if found and found[-1][1] == a:
             found[-1][1] = a + 1
@@ -189,7 +189,7 @@ def runs(axes: tuple) -> Any:
 # ---------------------------------------------------------------------------- indices
 
 
-def nonzero(x: mx.array) -> tuple:
+def nonzero(x: mx.array) -> tuple[Any, ...]:
     """Return the indices of what is not zero; their number has to be waited for."""
     return tuple([mx.array(i) for i in np.nonzero(np.array(x))])
 
@@ -199,7 +199,7 @@ def getitem(x: mx.array, index: Any) -> mx.array:
     return x[_index(x.shape, index)]
 
 
-def add_at(shape: tuple, index: Any, x: mx.array) -> mx.array:
+def add_at(shape: tuple[Any, ...], index: Any, x: mx.array) -> mx.array:
     """Return zeros with `x` added at `index`, repeatedly where an index repeats."""
     return mx.zeros(shape, x.dtype).at[_index(shape, index)].add(x)
 

@@ -6,6 +6,9 @@ checks its derivatives to second order.
 
 from __future__ import annotations
 
+from types import ModuleType
+from typing import Any
+
 import numpy as np
 
 from ..autograd import Function, OpSchema
@@ -31,7 +34,7 @@ UFUNCS = {
 }
 
 
-def _from(module, names: str) -> dict:
+def _from(module: ModuleType, names: str) -> dict[Any, Any]:
     return {getattr(np, name): getattr(module, name) for name in names.split()}
 
 

@@ -131,8 +131,8 @@ def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
     refuse("einsum", out=out, dtype=dtype)
     if not isinstance(subscripts, str):
         raise TypeError(f"einsum: subscripts must be a string, got {type(subscripts).__name__}")
-    operands = [as_tensor(t) for t in operands]
-    terms, result = _explicit(subscripts, operands)
+    tensors = [as_tensor(t) for t in operands]
+    terms, result = _explicit(subscripts, tensors)
     spare = [c for c in string.ascii_letters if c not in "".join(terms)]
     for i, term in enumerate(list(terms)):
         for k, c in enumerate(term):
@@ -140,9 +140,9 @@ def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
                 new = spare.pop()
                 terms[i] = terms[i][:k] + new + terms[i][k + 1 :]
                 terms.append(c + new)
-                xp, n = namespace(operands[i].data), operands[i].shape[k]
-                operands.append(as_tensor(xp.eye(n, dtype=operands[i].dtype)))
-    return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *operands)
+                xp, n = namespace(tensors[i].data), tensors[i].shape[k]
+                tensors.append(as_tensor(xp.eye(n, dtype=tensors[i].dtype)))
+    return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *tensors)
 
 
 def _explicit(subscripts, operands):

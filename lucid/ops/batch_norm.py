@@ -107,16 +107,14 @@ def _general_batch_norm(
     if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
         mean = checks.buffer("running_mean", running_mean)
         var = checks.buffer("running_var", running_var)
-    operands = x, gamma, beta
     if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
         channel_axis = checks.check(x, training, momentum, eps, channel_axis)
         checks.check_running(x, mean, var, training, channel_axis)
-        operands = checks.floating(x, gamma, beta, channel_axis)
+        x, gamma, beta = checks.floating(x, gamma, beta, channel_axis)
 
     function = _BY_RANK[x.ndim]
     options = mean, var, training, momentum, eps, channel_axis
     if isinstance(input, Tensor) or isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        x, gamma, beta = operands
         y = function.apply(
             # A Tensor that was converted had a dtype that has no gradient.
             input if isinstance(input, Tensor) and input.data is x else x,
@@ -125,7 +123,8 @@ def _general_batch_norm(
             options,
         )
     else:
-        y = _normalize(*cast_inputs(function.schema_v1, *operands), options)[0]
+        x, gamma, beta = cast_inputs(function.schema_v1, x, gamma, beta)
+        y = _normalize(x, gamma, beta, options)[0]
     if training:
         if isinstance(running_mean, Tensor):
             share_version(running_mean)[0] += 1
@@ -248,7 +247,7 @@ class BatchNormNdGradGrad(Function):
         raise NotImplementedError(f"{operation}: derivatives of third order are not implemented")
 
 
-def _where_needed(needs: tuple[bool, ...], values: tuple) -> tuple:
+def _where_needed(needs: tuple[bool, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Put the values, of which there are only the needed ones, in their places."""
     if len(values) == len(needs):
         return values

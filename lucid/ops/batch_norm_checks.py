@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def buffer(name: str, value: Any) -> Any:
     return array(name, value)
 
 
-def check(x, training, momentum, eps, channel_axis) -> int:
+def check(x: Any, training: bool, momentum: Any, eps: Any, channel_axis: Any) -> int:
     """Check all but what has one value per channel; return the channel axis, not negative."""
     shape = x.shape
     if not 2 <= len(shape) <= 5:
@@ -70,7 +71,7 @@ def _normalize_axis(axis: Any, shape: tuple[int, ...]) -> int:
     return index % len(shape)
 
 
-def _check_number(name: str, value: Any, rule: str, holds) -> None:
+def _check_number(name: str, value: Any, rule: str, holds: Callable[[Any], bool]) -> None:
     number = isinstance(value, (int, float, np.integer, np.floating))
     try:
         valid = number and holds(float(value))
@@ -134,7 +135,7 @@ def _is_real_float(dtype: Any) -> bool:
     return is_floating(dtype) and dtype != np.longdouble
 
 
-def floating(x: Any, weight: Any, bias: Any, channel_axis: int) -> list:
+def floating(x: Any, weight: Any, bias: Any, channel_axis: int) -> list[Any]:
     """Check input, weight and bias; integers and booleans become floating, as the schema says."""
     result = []
     for name, v in (("input", x), ("weight", weight), ("bias", bias)):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._tensor import Tensor, to_numpy
-from ..autograd import Function, OpSchema
+from ..autograd import Context, Function, OpSchema
 from .elementwise import astype
 
 
@@ -19,12 +19,12 @@ class To(Function):
     fresh_grads = True
 
     @staticmethod
-    def forward(ctx, x, device, dtype):
+    def forward(ctx: Context, x: Any, device: str, dtype: Any) -> Any:
         ctx.source = "cpu" if isinstance(x, np.ndarray) else "gpu"
         return to_device(x, device, dtype)
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Context, g: Tensor) -> tuple[Tensor, None, None]:
         return To.apply(g, ctx.source, ctx.edges[0].dtype), None, None
 
 

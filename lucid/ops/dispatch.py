@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .reductions import refuse
 _REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
 
 
-def constant_rule(func):
+def constant_rule(func: Any) -> Callable[..., Any]:
     """Return the rule of a function whose results carry no gradient: it sees plain arrays."""
 
     def rule(*args, **kwargs):
@@ -67,7 +68,7 @@ def full_like(a, fill_value, *args, **kwargs):
     return constant_rule(np.full_like)(a, fill_value, *args, **kwargs)
 
 
-def install(ufuncs: dict, functions: dict, methods: dict) -> None:
+def install(ufuncs: dict[Any, Any], functions: dict[Any, Any], methods: dict[Any, Any]) -> None:
     """Bind the protocols, and the methods and operators, to `Tensor`."""
 
     def array_ufunc(self, ufunc, method, *inputs, **kwargs):
@@ -91,8 +92,8 @@ def install(ufuncs: dict, functions: dict, methods: dict) -> None:
             raise _no_rule(func)
         return rule(*args, **kwargs)
 
-    Tensor.__array_ufunc__ = array_ufunc
-    Tensor.__array_function__ = array_function
+    Tensor.__array_ufunc__ = array_ufunc  # type: ignore[method-assign]
+    Tensor.__array_function__ = array_function  # type: ignore[method-assign]
     for name, method in methods.items():
         setattr(Tensor, name, method)
 

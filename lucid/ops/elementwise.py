@@ -9,6 +9,7 @@ gradient to each, and all of it to the one that is NaN; ``clip`` has slope 1 on 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -187,7 +188,7 @@ def _raw(x):
     return x.data if isinstance(x, Tensor) else x
 
 
-UNARY = {}
+UNARY: dict[Any, Any] = {}
 
 
 def unary(ufunc, saves="x", **schema):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from .reductions import BroadcastTo, axes_of, kept, refuse
 __all__ = ["Mean", "MeanVar", "Std", "mean", "mean_var", "std", "var"]
 
 # Bound once: lucid's functions may be put in their place.
-_NUMPY = {"mean": np.mean, "var": np.var, "std": np.std}
+_NUMPY: dict[str, Callable[..., Any]] = {"mean": np.mean, "var": np.var, "std": np.std}
 
 
 class Mean(Function):
@@ -99,12 +100,13 @@ class Std(Function):
         axes, shape = ctx.axes, x.shape
         degrees = math.prod(shape[a] for a in axes) - ctx.correction
         zero = spread.data == 0
-        scale = _wide(g) / (np.where(zero, 1.0, _wide(spread)) * degrees)
-        scale = _broadcast(np.where(zero, 0.0, scale), shape, axes)
+        scale: Any = _wide(g) / (np.where(zero, 1.0, _wide(spread)) * degrees)
+        scale = np.where(zero, 0.0, scale)
+        scale = _broadcast(scale, shape, axes)
         return (scale * _deviation(x, axes)).astype(x.dtype), None, None, None
 
 
-def _deviation(x: Tensor, axes: tuple) -> Tensor:
+def _deviation(x: Tensor, axes: tuple[Any, ...]) -> Tensor:
     """``x - mean``, centred once more: the mean is rounded to the spacing of `x`."""
     d = _wide(x)
     for _ in range(2):
@@ -117,7 +119,7 @@ def _wide(x: Tensor) -> Tensor:
     return x.astype("float32") if _bytes(x.dtype) == 2 else x
 
 
-def _broadcast(g: Tensor, shape: tuple, axes: tuple) -> Tensor:
+def _broadcast(g: Tensor, shape: tuple[Any, ...], axes: tuple[Any, ...]) -> Tensor:
     return BroadcastTo.apply(g.reshape(kept(shape, axes)), shape)
 
 
@@ -172,7 +174,7 @@ def _result_dtype(x: np.ndarray, dtype: Any, out: Any) -> np.dtype | None:
     return dtype.newbyteorder("=") if _vec.takes(dtype) and dtype.kind not in "biu" else None
 
 
-def _takes_out(out: Any, shape: tuple, dtype: np.dtype) -> bool:
+def _takes_out(out: Any, shape: tuple[Any, ...], dtype: np.dtype) -> bool:
     return (
         type(out) in (np.ndarray, np.memmap)
         and out.shape == shape
@@ -325,12 +327,14 @@ def _general_mean_var(x, axis=None, *, correction=0, keepdims=False):
         pair = MeanVar.apply(t, _rule_axes("mean_var", axis, t.ndim), correction, bool(keepdims))
         return pair if isinstance(x, Tensor) else tuple([y.data for y in pair])
     array = kernel_array("mean_var", x)
-    axes = None if array is None or type(keepdims) is not bool else _axes(axis, array.ndim)
-    if axes is not None:
-        dtype = _result_dtype(array, None, None)
-        pair, nonfinite = reduce(array, axes, keepdims, dtype, True, True, correction)
-        if pair is not None:
-            return _nonfinite_pair(array, axis, correction, keepdims, pair) if nonfinite else pair
+    if array is not None and type(keepdims) is bool:
+        axes, dtype = _axes(axis, array.ndim), _result_dtype(array, None, None)
+        if axes is not None and dtype is not None:
+            pair, nonfinite = reduce(array, axes, keepdims, dtype, True, True, correction)
+            if nonfinite and pair is not None:
+                pair = _nonfinite_pair(array, axis, correction, keepdims, pair)
+            if pair is not None:
+                return pair
     options = {"axis": axis, "keepdims": keepdims}
     return (
         _NUMPY["mean"](x, **_given(options)),
@@ -374,7 +378,7 @@ def _is_traced(x: Any) -> bool:
     return isinstance(x, Tensor) or is_mlx(x)
 
 
-def _degrees(name: str, argument: str, value: Any) -> float:
+def _degrees(name: str, argument: str, value: Any) -> Any:
     if not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name}: {argument} must be a number, got {value!r}")
     return value
@@ -407,7 +411,7 @@ def _bytes(dtype: Any) -> int:
     return {"float16": 2, "bfloat16": 2, "float32": 4}.get(name, 8)
 
 
-def _given(options: dict) -> dict:
+def _given(options: dict[Any, Any]) -> dict[Any, Any]:
     """Return the options that differ from NumPy's defaults: other kinds may not know them."""
     defaults = {"ddof": 0, "keepdims": False, "where": True}
     return {k: v for k, v in options.items() if v is not defaults.get(k)}

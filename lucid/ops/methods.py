@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._tensor import Tensor
@@ -40,7 +42,7 @@ _METHODS = (
 )
 
 
-def bound(ufuncs: dict, functions: dict) -> dict:
+def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
     """Return the methods of Tensor by name."""
     methods = {
         "__getitem__": getitem,
@@ -92,4 +94,5 @@ def _transpose(self: Tensor, *axes) -> Tensor:
 
 
 def _round(self: Tensor, ndigits: int | None = None) -> Tensor:
-    return np.round(self, ndigits or 0)
+    rounded: Any = np.round(self, ndigits or 0)
+    return rounded

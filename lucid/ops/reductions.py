@@ -6,6 +6,7 @@ Where several elements are the maximum or minimum, each gets an equal share of t
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 
 _WIDE = AmpPolicy.FORCE_FP32
+_add: Any = np.add.reduce  # called by position, which NumPy's stubs do not know
 
 
 def is_half(x) -> bool:
@@ -30,8 +32,8 @@ class Sum(Function):
         ctx.axis, ctx.keepdims = axis, keepdims
         if isinstance(x, np.ndarray):
             if x.itemsize == 2 and is_half(x):
-                return np.add.reduce(x, axis, np.float32, None, keepdims).astype(x.dtype)
-            return np.add.reduce(x, axis, None, None, keepdims)
+                return _add(x, axis, np.float32, None, keepdims).astype(x.dtype)
+            return _add(x, axis, None, None, keepdims)
         return namespace(x).sum(x, axis, keepdims)
 
     @staticmethod
@@ -60,7 +62,7 @@ class BroadcastTo(Function):
         return sum_to(g, ctx.edges[0].shape), None
 
 
-def sum_to(g: Tensor, shape: tuple) -> Tensor:
+def sum_to(g: Tensor, shape: tuple[Any, ...]) -> Tensor:
     """Sum over the axes that broadcasting `shape` to the shape of `g` added or repeated."""
     if g.data.shape == shape:
         return g
@@ -77,7 +79,7 @@ def axes_of(axis, ndim: int) -> tuple[int, ...]:
     return np.lib.array_utils.normalize_axis_tuple(axis, ndim)
 
 
-def kept(shape: tuple, axis) -> tuple:
+def kept(shape: tuple[Any, ...], axis) -> tuple[Any, ...]:
     """Return the shape that reducing over `axis` with ``keepdims=True`` leaves."""
     axes = axes_of(axis, len(shape))
     return tuple([1 if i in axes else n for i, n in enumerate(shape)])
