@@ -16,12 +16,13 @@ import numpy as np
 
 from .._tensor import (
     Tensor,
-    as_tensor,
     constant,
     copied,
     dtype_name,
+    is_complex,
     is_floating,
     module_of,
+    operands,
     schedule,
 )
 from .function import Context, Output, already_freed
@@ -393,7 +394,7 @@ def _seed(operation, tensor, gradient):
         if data.ndim == 0 and data.dtype in _ONES:
             return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
-    gradient = as_tensor(gradient)
+    _, gradient = operands(data, gradient)
     if gradient.data.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "
@@ -405,6 +406,6 @@ def _seed(operation, tensor, gradient):
             f"got {gradient.device}; use to()"
         )
     dtype = gradient.data.dtype
-    if not is_floating(dtype) and getattr(dtype, "kind", "i") not in "iub":
-        raise TypeError(f"{operation}: gradient must be real, got {dtype}")
+    if is_complex(dtype) or not (is_floating(dtype) or getattr(dtype, "kind", "i") in "iub"):
+        raise TypeError(f"{operation}: gradient must be real, got {dtype_name(dtype)}")
     return gradient if dtype == data.dtype else gradient.astype(data.dtype)

@@ -20,7 +20,9 @@ from numpy import ndarray
 from .._tensor import (
     Tensor,
     constant,
+    dtype_name,
     in_native_order,
+    is_complex,
     is_floating,
     is_mlx,
     share_version,
@@ -140,7 +142,7 @@ class Context:
                         version += a._version[0]
                 elif a.__class__ is tuple:
                     version += a[2][0]
-                elif isinstance(a, ndarray):
+                elif isinstance(a, ndarray) or is_mlx(a):
                     a = constant(a)
             saved.append(a)
         self._saved, self._version = saved, version
@@ -254,8 +256,9 @@ def _carries_gradient(cls: type, result: Tensor) -> bool:
     dtype = result.data.dtype
     if dtype in _FLOATS:
         return True
-    if getattr(dtype, "kind", None) == "c":
-        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
+    if is_complex(dtype):
+        name = dtype_name(dtype)
+        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {name}")
     if not is_floating(dtype):
         return False
     result.data = in_native_order(result.data)
@@ -268,6 +271,16 @@ def check_devices(operation: str, arrays: Any) -> bool:
     if on_gpu and any(isinstance(a, ndarray) for a in arrays):
         raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
     return on_gpu
+
+
+def _check_stays(cls: type, result: Any, arrays: list) -> None:
+    """Raise TypeError if NumPy's functions have taken MLX arrays to the cpu, as they do unasked."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if any(isinstance(r, ndarray) for r in results) and any(map(is_mlx, arrays)):
+        raise TypeError(
+            f"{cls.__name__}.forward: must return arrays on the device of its arguments, gpu, got "
+            "an ndarray; compute with mlx.core"
+        )
 
 
 def _plain_numbers(items: Any) -> list:
@@ -363,6 +376,7 @@ class Function:
     saves_input: bool = True
     materialize_grads: bool = True
     fresh_grads: bool = False
+    moves: bool = False  # to another device
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -409,7 +423,6 @@ class Function:
                 if data.__class__ is not ndarray:
                     foreign = alike = True  # MLX, or a subclass
                 edge = a._edge
-                edge = a._edge
                 if edge is not None and recording:
                     record = needs[i] = True
                     edges[i] = a if edge is True else edge
@@ -436,6 +449,8 @@ class Function:
         ctx._saved = ctx._constants = ()
         ctx.needs_input_grad = tuple(needs)
         result = cls.forward(ctx, *arrays)
+        if foreign and not cls.moves:
+            _check_stays(cls, result, arrays)
         if result.__class__ is tuple or result.__class__ is list:
             return _finish_several(ctx, result, args, arrays, edges if record else None)
         plain = result.__class__ is ndarray and result.base is None

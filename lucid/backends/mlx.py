@@ -69,7 +69,8 @@ def mean_var(x, axes, correction, keepdims):
 
 def std(x, axes, correction, keepdims):
     """Standard deviation of `x` over `axes`."""
-    return mx.sqrt(mean_var(x, axes, correction, keepdims)[1])
+    _warn_if_empty("Degrees of freedom <= 0 for slice.", _count(x, axes) <= correction)
+    return _fused(_std, tuple(axes), correction, keepdims)(x)
 
 
 def _count(x, axes):
@@ -120,10 +121,22 @@ def _sums(x, axes):
 def _mean_var(axes, correction, keepdims, x):
     dtype, x = _floating(x.dtype), _wide(x)
     _, mean, _, variance, _ = _moments(x, axes)
+    variance = _corrected(variance, x, axes, correction)
+    return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
+
+
+def _std(axes, correction, keepdims, x):
+    dtype, x = _floating(x.dtype), _wide(x)
+    # Scaled, since the root may be in range where its square is not.
+    _, _, _, variance, _, scale = _moments(x, axes, _scale)
+    spread = mx.sqrt(_corrected(variance, x, axes, correction)) / scale
+    return _without(spread, axes, keepdims).astype(dtype)
+
+
+def _corrected(variance, x, axes, correction):
     # Over no degrees of freedom NumPy divides by zero.
     n = _count(x, axes)
-    variance = variance * n / mx.array(max(n - correction, 0), x.dtype)
-    return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
+    return variance * n / mx.array(max(n - correction, 0), x.dtype)
 
 
 def _without(v, axes, keepdims):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from lucid._tensor import Tensor, constant, dtype_name, is_mlx
+from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -78,6 +78,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
     array([3., 0.])
     """
+    input, weight = beside(weight, input), beside(input, weight)
     input = input if hasattr(input, "ndim") else np.asarray(input)
     weight = weight if hasattr(weight, "ndim") else np.asarray(weight)
     if weight.ndim != 2 or input.shape[-1:] != weight.shape[1:]:
@@ -229,7 +230,9 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
             f"{shape} and target {labels.shape}"
         )
     if getattr(labels.dtype, "kind", dtype_name(labels.dtype)[0]) not in "iu":
-        raise TypeError(f"cross_entropy: target must hold class indices, got {labels.dtype}")
+        raise TypeError(
+            f"cross_entropy: target must hold class indices, got {dtype_name(labels.dtype)}"
+        )
     classes = shape[1]
     if labels.size and not on_gpu and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(

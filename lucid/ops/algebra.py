@@ -7,7 +7,7 @@ import string
 
 import numpy as np
 
-from .._tensor import as_tensor
+from .._tensor import as_tensor, operands
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import Multiply, fit
@@ -41,7 +41,7 @@ def _transposed(x):
 
 
 def matmul(x1, x2, /):
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = operands(x1, x2)
     if x1.ndim > 1 and x2.ndim > 1:
         return Matmul.apply(x1, x2)
     if not x1.ndim or not x2.ndim:
@@ -55,7 +55,7 @@ def matmul(x1, x2, /):
 
 def dot(a, b, out=None):
     refuse("dot", out=out)
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = operands(a, b)
     if not a.ndim or not b.ndim:
         return Multiply.apply(a, b)
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, (-1, -2))
@@ -63,11 +63,12 @@ def dot(a, b, out=None):
 
 def outer(a, b, out=None):
     refuse("outer", out=out)
-    return Multiply.apply(ravel(as_tensor(a))[:, None], ravel(as_tensor(b)))
+    a, b = operands(a, b)
+    return Multiply.apply(ravel(a)[:, None], ravel(b))
 
 
 def tensordot(a, b, axes=2):
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = operands(a, b)
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
     axes_a, axes_b = (
@@ -127,12 +128,12 @@ class Einsum(Function):
         return tuple(grads)
 
 
-def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
+def einsum(subscripts, /, *arrays, out=None, optimize=False, dtype=None):
     refuse("einsum", out=out, dtype=dtype)
     if not isinstance(subscripts, str):
         raise TypeError(f"einsum: subscripts must be a string, got {type(subscripts).__name__}")
-    operands = [as_tensor(t) for t in operands]
-    terms, result = _explicit(subscripts, operands)
+    arrays = operands(*arrays)
+    terms, result = _explicit(subscripts, arrays)
     spare = [c for c in string.ascii_letters if c not in "".join(terms)]
     for i, term in enumerate(list(terms)):
         for k, c in enumerate(term):
@@ -140,9 +141,9 @@ def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
                 new = spare.pop()
                 terms[i] = terms[i][:k] + new + terms[i][k + 1 :]
                 terms.append(c + new)
-                xp, n = namespace(operands[i].data), operands[i].shape[k]
-                operands.append(as_tensor(xp.eye(n, dtype=operands[i].dtype)))
-    return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *operands)
+                xp, n = namespace(arrays[i].data), arrays[i].shape[k]
+                arrays.append(as_tensor(xp.eye(n, dtype=arrays[i].dtype)))
+    return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *arrays)
 
 
 def _explicit(subscripts, operands):
