@@ -4,11 +4,9 @@ import batch_norm_reference as reference
 import numpy as np
 import pytest
 from test_batch_norm_errors import BAD
-from test_batch_norm_gradients import SHAPES
 
 import lucid
 import lucid.nn.functional as F
-from lucid.autograd import gradcheck, gradgradcheck
 
 mx = pytest.importorskip("mlx.core")
 rng = np.random.default_rng(0)
@@ -177,44 +175,6 @@ def test_devices_do_not_mix(name):
     vectors = {"running_mean": np.zeros(3), "running_var": np.ones(3)}
     with pytest.raises(TypeError, match=f"{name} must be on the device of input, cpu, got gpu"):
         F.batch_norm(np.ones((4, 3)), **vectors | {name: mx.ones(3)}, training=True)
-
-
-@pytest.fixture
-def cpu_device():
-    before = mx.default_device()
-    mx.set_default_device(mx.cpu)
-    yield
-    mx.set_default_device(before)
-
-
-@pytest.mark.usefixtures("cpu_device")
-@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
-@pytest.mark.parametrize("affine", [True, False], ids=["affine", "plain"])
-@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
-@pytest.mark.parametrize("shape", SHAPES, ids=len)
-def test_gradcheck(shape, training, affine, check):
-    arrays = [rng.normal(1, 2, shape), *([rng.normal(size=3), rng.normal(size=3)] * affine)]
-    statistics = [rng.normal(size=3), rng.uniform(1, 2, size=3)]
-
-    def normalize(*tensors):
-        running = [lucid.tensor(s, device="gpu") for s in statistics]
-        return F.batch_norm(tensors[0], *running, *tensors[1:], training=training)
-
-    assert check(normalize, [lucid.tensor(a, True, device="gpu") for a in arrays])
-
-
-@pytest.mark.usefixtures("cpu_device")
-@pytest.mark.parametrize("axis", [0, 2, -1])
-def test_gradcheck_channel_axis(axis):
-    shape = [4, 5, 6]
-    shape[axis] = 3
-    inputs = [lucid.tensor(rng.normal(size=s), True, device="gpu") for s in (shape, 3, 3)]
-
-    def normalize(x, w, b):
-        return F.batch_norm(x, None, None, w, b, training=True, channel_axis=axis)
-
-    assert gradcheck(normalize, inputs)
-    assert gradgradcheck(normalize, inputs)
 
 
 def test_second_order_is_that_of_the_cpu():
