@@ -9,6 +9,9 @@ import lucid
 import lucid.nn.functional as F
 
 mx = pytest.importorskip("mlx.core")
+
+from lucid.backends import mlx as backend  # noqa: E402
+
 rng = np.random.default_rng(0)
 
 
@@ -177,7 +180,9 @@ def test_devices_do_not_mix(name):
         F.batch_norm(np.ones((4, 3)), **vectors | {name: mx.ones(3)}, training=True)
 
 
-def test_second_order_is_that_of_the_cpu():
+@pytest.mark.parametrize("block", [2**19, 48], ids=["whole", "in blocks"])
+def test_second_order_is_that_of_the_cpu(block, monkeypatch):
+    monkeypatch.setattr(backend, "_BLOCK", block)
     x, weight, dy = numbers(16, 3, 8, mean=1e4), numbers(3), numbers(16, 3, 8)
     found = {}
     for device in ("cpu", "gpu"):
@@ -187,6 +192,30 @@ def test_second_order_is_that_of_the_cpu():
         found[device] = lucid.grad(sum(np.sum(d * d) for d in first), (t, w, g))
     for a, b in zip(found["cpu"], found["gpu"], strict=True):
         np.testing.assert_allclose(b.numpy(), a.numpy(), atol=1e-5 * np.abs(a.numpy()).max())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_blocks_are_not_seen(axis, dtype, monkeypatch):
+    """Large arrays are taken in blocks along the first axis; the last one is shorter."""
+    shape = [7, 5, 6]
+    shape[axis] = 3
+    x, dy, v = (rng.normal(3, 2, shape).astype(dtype) for _ in range(3))
+    found = []
+    for block in (2**19, 20):
+        monkeypatch.setattr(backend, "_BLOCK", block)
+        leaves = [lucid.tensor(a, True, device="gpu") for a in (x, numbers(3) * 0 + 2, dy)]
+        running = mx.zeros(3), mx.ones(3)
+        for training in (True, False):
+            y = F.batch_norm(leaves[0], *running, leaves[1], training=training, channel_axis=axis)
+            first = lucid.grad(y, leaves[:2], leaves[2], create_graph=True)
+            seeds = [lucid.tensor(v, device="gpu"), mx.ones(3)]
+            found.append([y, *first, *lucid.grad(first, leaves, seeds)])
+        found.append([lucid.as_tensor(r) for r in running])
+    for one, other in zip(found[:3], found[3:], strict=True):
+        for a, b in zip(one, other, strict=True):
+            a, b = (t.detach().astype("f4").numpy() for t in (a, b))
+            np.testing.assert_allclose(a, b, rtol=2e-3 if dtype == "f2" else 1e-5, atol=1e-4)
 
 
 def test_nothing_written_later_changes_the_gradient():
