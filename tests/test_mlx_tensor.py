@@ -365,6 +365,21 @@ def test_functions_of_mlx_arrays():
     np.testing.assert_allclose(np.array(product), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [mx.int64, mx.int8, mx.uint32])
+@pytest.mark.parametrize("wrong", [3, 100, -1])
+def test_labels_out_of_range_give_nan(wrong, dtype):
+    if wrong < 0 and dtype == mx.uint32:
+        wrong += 2**32
+    x = lucid.tensor(rng.standard_normal((3, 3)), True, dtype="float32", device="gpu")
+    labels = mx.array([0, wrong, 2], dtype)
+    losses = F.cross_entropy(x, labels, "none")
+    assert np.isnan(losses.detach().numpy()).tolist() == [False, True, False]
+    assert np.isnan(F.cross_entropy(x, labels).item())
+    losses.sum().backward()
+    assert x.grad.data[1].tolist() == [0, 0, 0]
+    assert np.isfinite(x.grad).all()
+
+
 def network(**options):
     return nn.Sequential(
         nn.Linear(4, 8, rng=0, **options), nn.BatchNorm1d(8, **options), nn.ReLU(),

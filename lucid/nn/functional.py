@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx
+from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx, module_of
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -198,7 +198,8 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     input : array_like or Tensor, shape (N, C) or (N, C, S...)
         Logits.
     target : array_like of int, shape (N,) or (N, S...)
-        Indices of classes, from 0 to C - 1; on the gpu that is not checked.
+        Indices of classes, from 0 to C - 1. Those of an MLX array, whose values would have to be
+        waited for, are not checked: the loss of one out of range is NaN, its gradient 0.
     reduction : {"mean", "sum", "none"}
 
     Returns
@@ -240,8 +241,15 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
             f"{labels.min()} to {labels.max()}"
         )
     log_likelihood = np.moveaxis(log_softmax(input, axis=1), 1, -1).reshape(-1, classes)
-    picked = log_likelihood[np.arange(labels.size), labels.reshape(-1)]
-    return _reduce("cross_entropy", -picked.reshape(labels.shape), reduction)
+    labels, shape = labels.reshape(-1), labels.shape
+    if on_gpu:
+        labels = labels.astype(module_of(labels).int64)
+        known = (labels >= 0) & (labels < classes)
+        picked = log_likelihood[np.arange(labels.size), labels * known]
+        picked = np.where(constant(known), picked, np.nan)
+    else:
+        picked = log_likelihood[np.arange(labels.size), labels]
+    return _reduce("cross_entropy", -picked.reshape(shape), reduction)
 
 
 @overload
