@@ -37,6 +37,11 @@ def is_floating(dtype: Any) -> bool:
     return getattr(dtype, "kind", None) == "f" or dtype_name(dtype) in _FLOATING_NAMES
 
 
+def is_complex(dtype: Any) -> bool:
+    """Whether a dtype, NumPy's or MLX's, is complex."""
+    return getattr(dtype, "kind", None) == "c" or dtype_name(dtype).startswith("complex")
+
+
 class Tensor(Bound):
     """An array that remembers how it was computed.
 
@@ -112,9 +117,8 @@ class Tensor(Bound):
                 f"{self.grad_fn.name}; use detach()"
             )
         if value and not is_floating(self.data.dtype):
-            raise TypeError(
-                f"requires_grad: dtype must be real floating point, got {self.data.dtype}"
-            )
+            name = dtype_name(self.data.dtype)
+            raise TypeError(f"requires_grad: dtype must be real floating point, got {name}")
         if value:
             self.data = in_native_order(self.data)
         self._edge = True if value else None
@@ -182,6 +186,17 @@ class Tensor(Bound):
         if not isinstance(self.data, np.ndarray) and copy is False:
             raise ValueError("numpy: an array on the gpu can't become an ndarray without a copy")
         return np.array(to_numpy(self.data), dtype=dtype, copy=copy)
+
+    def __mlx_array__(self) -> Any:
+        # Asked for by MLX's operators and functions, which would lose the gradient.
+        if self._edge is not None:
+            raise TypeError(
+                "mlx: a Tensor that requires grad can't become an mlx.core.array without losing "
+                "its gradient; put it first (tensor * array), or use detach()"
+            )
+        if not is_mlx(self.data):
+            raise TypeError("mlx: a Tensor on the cpu can't become an mlx.core.array; use to()")
+        return self.data
 
     def item(self) -> float | int | bool:
         """Return the one element as a Python number."""
@@ -324,6 +339,32 @@ def to_array(data: Any, copy: bool | None = None) -> Any:
 def is_mlx(data: Any) -> bool:
     """Whether this is an MLX array."""
     return type(data).__name__ == "array" and type(data).__module__ == "mlx.core"
+
+
+_LISTS = (list, tuple)
+_NUMBERS_TOO = (*_LISTS, bool, int, float, np.generic)
+
+
+def beside(like: Any, value: Any, kinds: tuple[type, ...] = _LISTS) -> Any:
+    """Return `value`, but a list as an array if `like` is on the gpu: a list is on no device.
+
+    As a number does, it takes the dtype of what it meets, since not every gpu has its own.
+    """
+    like = like.data if isinstance(like, Tensor) else like
+    if not isinstance(value, kinds) or not is_mlx(like):
+        return value
+    array, mx = to_array(value), module_of(like)
+    if not is_floating(array.dtype):
+        return mx.array(array)
+    return mx.array(array, like.dtype if is_floating(like.dtype) else mx.float32)
+
+
+def operands(*values: Any) -> list[Tensor]:
+    """Make Tensors of all, of lists and numbers where the others are."""
+    for like in values:
+        if is_mlx(like.data if isinstance(like, Tensor) else like):
+            return [as_tensor(beside(like, v, _NUMBERS_TOO)) for v in values]
+    return [as_tensor(v) for v in values]
 
 
 def copied(array: Any) -> Any:

@@ -1,4 +1,10 @@
-"""Fixtures: devices, every provider and instruction set at hand, and thread counts."""
+"""Fixtures: devices, every provider and instruction set at hand, and thread counts.
+
+A test that makes its operands by `tensor`, `leaf` or `array` runs on each device. One about NumPy's
+own, its memory (layouts, views, byte order), kinds of arrays or promotion, calls `lucid.tensor`.
+"""
+
+import functools
 
 import pytest
 
@@ -48,6 +54,24 @@ def device(request):
         mx.set_default_device(before)
     else:
         yield request.param
+
+
+@pytest.fixture
+def tensor(device):
+    """`lucid.tensor` on each device."""
+    return functools.partial(lucid.tensor, device=device)
+
+
+@pytest.fixture
+def leaf(tensor):
+    """`lucid.tensor` on each device, of what requires grad."""
+    return functools.partial(tensor, requires_grad=True)
+
+
+@pytest.fixture
+def array(tensor):
+    """Arrays of each device, ndarrays or MLX's, from NumPy's."""
+    return lambda *args, **options: tensor(*args, **options).data
 
 
 @pytest.fixture

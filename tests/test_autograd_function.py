@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid._tensor import dtype_name
 from lucid.autograd import AmpPolicy, Function, OpSchema, gradcheck, once_differentiable
+from lucid.backends import namespace
 
 
-def leaf(*values):
-    return lucid.tensor(np.array(values), requires_grad=True)
+@pytest.fixture
+def leaf(tensor):
+    return lambda *values: tensor(values, requires_grad=True)
 
 
 class Polar(Function):
@@ -18,9 +21,10 @@ class Polar(Function):
 
     @staticmethod
     def forward(ctx, x, y):
-        r = np.hypot(x, y)
+        xp = namespace(x)
+        r = xp.sqrt(x * x + y * y)
         ctx.save_for_backward(x, y, r)
-        return r, np.arctan2(y, x)
+        return r, xp.arctan2(y, x)
 
     @staticmethod
     def backward(ctx, gr, gt):
@@ -28,7 +32,7 @@ class Polar(Function):
         return gr * x / r - gt * y / r**2, gr * y / r + gt * x / r**2
 
 
-def test_several_outputs_to_second_order():
+def test_several_outputs_to_second_order(leaf):
     x, y = leaf(1.0, 2.0), leaf(0.5, -1.0)
     r, t = Polar.apply(x, y)
     np.testing.assert_allclose((r * np.cos(t)).data, x.data)
@@ -37,14 +41,14 @@ def test_several_outputs_to_second_order():
 
 
 @pytest.mark.parametrize("used", [0, 1])
-def test_unused_output(used):
+def test_unused_output(used, leaf, array):
     x, y = leaf(3.0), leaf(4.0)
     assert gradcheck(lambda x, y: Polar.apply(x, y)[used], (x, y))
-    (g,) = lucid.grad(Polar.apply(x, y)[used], x, np.ones(1))
+    (g,) = lucid.grad(Polar.apply(x, y)[used], x, array(np.ones(1)))
     np.testing.assert_allclose(g.data, [[0.6], [-0.16]][used])
 
 
-def test_result_of_several_as_target():
+def test_result_of_several_as_target(leaf):
     r, t = Polar.apply(leaf(3.0), leaf(4.0))
     gt, gr = lucid.grad((r * t + t).sum(), (t, r))
     np.testing.assert_allclose(gt.data, r.data + 1)
@@ -52,7 +56,7 @@ def test_result_of_several_as_target():
 
 
 @pytest.mark.parametrize("materialize", [True, False])
-def test_materialize_grads(materialize):
+def test_materialize_grads(materialize, leaf, array):
     seen = []
 
     class Twice(Function):
@@ -68,16 +72,16 @@ def test_materialize_grads(materialize):
             return b * 2 if a is None else a + b * 2
 
     x = leaf(1.0)
-    Twice.apply(x)[1].backward(np.ones(1))
+    Twice.apply(x)[1].backward(array(np.ones(1)))
     assert x.grad.item() == 2.0
     assert (seen[0] is None) is not materialize
 
 
-def test_arguments_that_are_no_tensors():
+def test_arguments_that_are_no_tensors(leaf, array):
     class Scale(Function):
         @staticmethod
         def forward(ctx, x, factor, name):
-            assert type(x) is np.ndarray
+            assert type(x) is type(array(0))
             assert ctx.needs_input_grad == (True, False, False)
             ctx.factor, ctx.label = factor, name
             return x * factor
@@ -89,11 +93,11 @@ def test_arguments_that_are_no_tensors():
     x = leaf(1.0)
     y = Scale.apply(x, 3.0, "three")
     assert y.grad_fn.label == "three"
-    y.backward(np.ones(1))
+    y.backward(array(np.ones(1)))
     assert x.grad.item() == 3.0
 
 
-def test_none_gradient_stops():
+def test_none_gradient_stops(leaf):
     class Stop(Function):
         @staticmethod
         def forward(ctx, x):
@@ -108,11 +112,12 @@ def test_none_gradient_stops():
     assert x.grad.item() == 1.0
 
 
-def test_mark_non_differentiable():
+def test_mark_non_differentiable(leaf):
     class Split(Function):
         @staticmethod
         def forward(ctx, x):
-            whole, order = np.floor(x), np.argsort(x)
+            xp = namespace(x)
+            whole, order = xp.floor(x), xp.argsort(x)
             ctx.mark_non_differentiable(whole)
             return x - whole, whole, order
 
@@ -128,18 +133,18 @@ def test_mark_non_differentiable():
     np.testing.assert_array_equal(x.grad.data, [1.0, 1.0])
 
 
-def test_mark_the_only_output():
+def test_mark_the_only_output(leaf):
     class Floor(Function):
         @staticmethod
         def forward(ctx, x):
-            y = np.floor(x)
+            y = namespace(x).floor(x)
             ctx.mark_non_differentiable(y)
             return y
 
     assert not Floor.apply(leaf(1.5)).requires_grad
 
 
-def test_once_differentiable():
+def test_once_differentiable(leaf):
     class Cube(Function):
         @staticmethod
         def forward(ctx, x):
@@ -161,18 +166,18 @@ def test_once_differentiable():
         lucid.grad(g.sum(), x)
 
 
-def test_saved_intermediate_has_no_second_order():
+def test_saved_intermediate_has_no_second_order(leaf):
     class Sigmoid(Function):
         @staticmethod
         def forward(ctx, x):
-            e = np.exp(-x)
+            e = namespace(x).exp(-x)
             ctx.save_for_backward(e, x > 0)
             return 1 / (1 + e)
 
         @staticmethod
         def backward(ctx, g):
             e, positive = ctx.saved_tensors
-            assert positive.dtype == bool
+            assert dtype_name(positive.dtype) == "bool"
             return g * e / (1 + e) ** 2
 
     x = leaf(0.5)
@@ -181,7 +186,7 @@ def test_saved_intermediate_has_no_second_order():
         lucid.grad(Sigmoid.apply(x).sum(), x, create_graph=True)
 
 
-def test_same_array_in_two_tensors():
+def test_same_array_in_two_tensors(leaf):
     """x and x.detach() share an array, and must not be taken for each other."""
     x = leaf(3.0)
     for y in (x * x.detach(), x.detach() * x, np.where([True], x * x.detach(), 0)):
@@ -195,17 +200,19 @@ def test_same_array_in_two_tensors():
     assert h.item() == 6.0
 
 
-@pytest.mark.parametrize("fun", [lambda x, a: x * a, lambda x, a: a * x, lambda x, a: x**a])
-def test_same_array_in_a_tensor_and_bare(fun):
+@pytest.mark.parametrize(
+    "fun", [lambda x, a: x * a, lambda x, a: np.multiply(a, x), lambda x, a: x**a]
+)
+def test_same_array_in_a_tensor_and_bare(fun, leaf, array):
     def second(x, a):
-        (g,) = lucid.grad(fun(x, a), x, np.ones(1), create_graph=True)
+        (g,) = lucid.grad(fun(x, a), x, array(np.ones(1)), create_graph=True)
         return lucid.grad((g * x).sum(), x)[0].item()
 
     x = leaf(3.0)
-    assert second(x, x.data) == second(x, np.array([3.0]))
+    assert second(x, x.data) == second(x, array([3.0]))
 
 
-def test_result_that_is_the_input_shares_its_writes():
+def test_result_that_is_the_input_shares_its_writes(leaf):
     class Same(Function):
         @staticmethod
         def forward(ctx, x):
@@ -224,7 +231,7 @@ def test_result_that_is_the_input_shares_its_writes():
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1)])
-def test_same_array_in_two_of_three_tensors(order):
+def test_same_array_in_two_of_three_tensors(order, leaf, tensor, array):
     class Product(Function):
         @staticmethod
         def forward(ctx, a, b, c):
@@ -237,13 +244,15 @@ def test_same_array_in_two_of_three_tensors(order):
             return g * b * c, g * a * c, g * a * b
 
     x = leaf(3.0)
-    args = (x, x.detach(), lucid.tensor([5.0]))
-    (g,) = lucid.grad(Product.apply(*(args[i] for i in order)), x, np.ones(1), create_graph=True)
+    args = (x, x.detach(), tensor([5.0]))
+    (g,) = lucid.grad(
+        Product.apply(*(args[i] for i in order)), x, array(np.ones(1)), create_graph=True
+    )
     assert g.item() == 15.0
     assert lucid.grad((g * x).sum(), x)[0].item() == 15.0  # g itself does not depend on x
 
 
-def test_node():
+def test_node(leaf, array):
     class Double(Function):
         schema_v1 = OpSchema("double", version=1, amp_policy=AmpPolicy.PROMOTE)
 
@@ -267,7 +276,7 @@ def test_node():
     assert node.saved_tensors == (x,)
     ((accumulate, index),) = node.next_functions
     assert (accumulate.name, accumulate.variable is x, index) == ("AccumulateGrad", True, 0)
-    z = y * np.ones(1)
+    z = y * array(np.ones(1))
     assert z.grad_fn.next_functions == ((node, 0), (None, 0))
     second = Polar.apply(x, y)[1] * 1
     assert second.grad_fn.next_functions[0][1] == 1
@@ -275,7 +284,7 @@ def test_node():
     assert y.is_leaf is False
 
 
-def test_node_name_of_its_own():
+def test_node_name_of_its_own(leaf):
     class Renamed(Function):
         node_name = "OtherBackward"
 
@@ -286,22 +295,22 @@ def test_node_name_of_its_own():
     assert Renamed.apply(leaf(1.0)).grad_fn.name == "OtherBackward"
 
 
-def test_integer_result_is_a_constant():
+def test_integer_result_is_a_constant(leaf):
     class Order(Function):
         @staticmethod
         def forward(ctx, x):
-            return np.argsort(x)
+            return namespace(x).argsort(x)
 
     assert not Order.apply(leaf(2.0, 1.0)).requires_grad
 
 
-def test_complex_result_is_refused():
+def test_complex_result_is_refused(leaf, tensor):
     with pytest.raises(TypeError, match="multiply: complex results have no gradient"):
         leaf(1.0) * 1j
-    assert (lucid.tensor([1.0]) * 1j).dtype == complex
+    assert dtype_name((tensor([1.0]) * 1j).dtype).startswith("complex")
 
 
-def test_schema_that_produces_no_grad():
+def test_schema_that_produces_no_grad(leaf):
     class Same(Function):
         schema_v1 = OpSchema("same", produces_grad=False)
 
@@ -321,7 +330,7 @@ def test_forgotten_ctx():
                 return x + y
 
 
-def test_forgotten_backward_and_result():
+def test_forgotten_backward_and_result(leaf):
     class NoBackward(Function):
         @staticmethod
         def forward(ctx, x):
@@ -351,14 +360,14 @@ def test_schemas_lists_operations_by_name():
         schemas["mean"].version = 2
 
 
-def test_scalar_results_become_arrays():
+def test_scalar_results_become_arrays(leaf):
     x = leaf(1.0, 2.0)
     for y in (x.sum(), x[0], np.max(x), x.sum() * 2, np.exp(x.sum()), np.mean(x)):
-        assert type(y.data) is np.ndarray
+        assert type(y.data) is type(x.data)
         assert y.shape == ()
 
 
-def test_a_node_may_know_more():
+def test_a_node_may_know_more(leaf):
     class Scaled(lucid.autograd.Context):
         @property
         def doubled(self):
@@ -382,8 +391,8 @@ def test_a_node_may_know_more():
     assert y.grad_fn.doubled == 6
     # As part of a graph, as where a walk starts, and as what it leads to.
     z = y * y
-    np.testing.assert_array_equal(lucid.grad(z.sum(), x, retain_graph=True)[0].data, [18, 36])
-    np.testing.assert_array_equal(lucid.grad(z.sum(), y)[0].data, [6, 12])
+    np.testing.assert_array_equal(lucid.grad(z.sum(), x, retain_graph=True)[0].numpy(), [18, 36])
+    np.testing.assert_array_equal(lucid.grad(z.sum(), y)[0].numpy(), [6, 12])
     Scale.context_class = dict
     with pytest.raises(TypeError, match=r"Scale.context_class: must be Context or a subclass"):
         Scale.apply(x, 3.0)
@@ -413,7 +422,7 @@ def test_a_scalar_and_a_total_become_arrays():
     np.testing.assert_array_equal(x.grad.data, [[5, 1, 1], [1, 1, 1]])
 
 
-def test_what_only_claims_to_be_a_tensor_is_none():
+def test_what_only_claims_to_be_a_tensor_is_none(leaf):
     x = leaf(1.0, 2.0)
     proxy = weakref.proxy(x)
     assert isinstance(proxy, lucid.Tensor)

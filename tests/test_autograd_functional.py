@@ -40,8 +40,8 @@ def wrong(order):
     return lambda x: Square.apply(x, None)
 
 
-def test_gradcheck_finds_and_names_what_is_wrong():
-    y, x = lucid.tensor(np.ones((2, 1))), lucid.tensor([1.0, 2.0], requires_grad=True)
+def test_gradcheck_finds_and_names_what_is_wrong(tensor):
+    y, x = tensor(np.ones((2, 1))), tensor([1.0, 2.0], requires_grad=True)
     fun = wrong(1)
     assert not gradcheck(fun, x, raise_exception=False)
     message = r"inputs\[1\] of shape \(2,\): analytic .*, numeric .*, difference .*, allowed"
@@ -51,8 +51,8 @@ def test_gradcheck_finds_and_names_what_is_wrong():
     assert gradcheck(fun, x, rtol=1e-2)
 
 
-def test_gradgradcheck_finds_what_gradcheck_does_not():
-    x = lucid.tensor([1.0, 2.0], requires_grad=True)
+def test_gradgradcheck_finds_what_gradcheck_does_not(tensor):
+    x = tensor([1.0, 2.0], requires_grad=True)
     assert gradcheck(wrong(2), x)
     assert not gradgradcheck(wrong(2), x, raise_exception=False)
     with pytest.raises(GradcheckError, match=r"gradient of .*inputs\[0\]"):
@@ -60,21 +60,21 @@ def test_gradgradcheck_finds_what_gradcheck_does_not():
     assert gradgradcheck(wrong(0), x)
 
 
-def test_gradient_that_is_lost_is_found():
-    x = lucid.tensor([1.0, 2.0], requires_grad=True)
+def test_gradient_that_is_lost_is_found(tensor):
+    x = tensor([1.0, 2.0], requires_grad=True)
     with pytest.raises(GradcheckError, match="analytic 0"):
         gradcheck(lambda x: x.detach() ** 2, x)
 
 
-def test_gradcheck_wants_float64_that_requires_grad():
+def test_gradcheck_wants_float64_that_requires_grad(tensor):
     with pytest.raises(TypeError, match=r"gradcheck: inputs\[0\] must be float64, got float32"):
-        gradcheck(np.exp, lucid.tensor([1.0], requires_grad=True, dtype="f4"))
+        gradcheck(np.exp, tensor([1.0], requires_grad=True, dtype="f4"))
     with pytest.raises(ValueError, match="must be a Tensor that requires grad"):
-        gradcheck(np.exp, lucid.tensor([1.0]))
+        gradcheck(np.exp, tensor([1.0]))
 
 
-def test_gradcheck_leaves_its_inputs_alone():
-    x = lucid.tensor([1.0], requires_grad=True)
+def test_gradcheck_leaves_its_inputs_alone(tensor):
+    x = tensor([1.0], requires_grad=True)
     with lucid.no_grad():
         assert gradcheck(np.exp, x)
     assert x.grad is None
@@ -115,8 +115,8 @@ def test_gradient_arrays_are_the_callers():
     np.testing.assert_array_equal(g, 2)
 
 
-def test_constant_functions_have_zero_gradients():
-    constant = lucid.tensor(3.0)
+def test_constant_functions_have_zero_gradients(tensor):
+    constant = tensor(3.0)
     value, g = lucid.value_and_grad(lambda x: constant)(np.ones(2))
     assert value == 3.0
     np.testing.assert_array_equal(g, [0.0, 0.0])
@@ -151,8 +151,8 @@ def test_vector_of_the_wrong_length():
 
 
 @pytest.mark.parametrize("result", [3.0, np.ones(2), None, (1.0,)])
-def test_gradcheck_of_what_is_no_tensor(result):
-    x = lucid.tensor([1.0], requires_grad=True)
+def test_gradcheck_of_what_is_no_tensor(result, tensor):
+    x = tensor([1.0], requires_grad=True)
     for check in (gradcheck, gradgradcheck):
         with pytest.raises(TypeError, match="gradcheck: fun must return a Tensor or several, got"):
             check(lambda x: result, x)

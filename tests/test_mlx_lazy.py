@@ -15,6 +15,7 @@ from lucid import nn
 mx = pytest.importorskip("mlx.core")
 
 from mlx_passes import passes  # noqa: E402
+from test_rules import elementwise, others  # noqa: E402
 
 from lucid.backends import mlx as backend  # noqa: E402
 
@@ -118,32 +119,79 @@ def test_independent_threads():
     np.testing.assert_allclose(in_thread(work), work(), rtol=1e-5)
 
 
-def test_only_reading_waits(monkeypatch):
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).to("gpu")
-    x, labels = tensor(16, 4), rng.integers(0, 3, 16)
-    waited = []
-    monkeypatch.setattr(mx, "eval", lambda *a: waited.append("eval"))
-    monkeypatch.setattr(mx, "synchronize", lambda *a: waited.append("synchronize"))
-    monkeypatch.setattr(np, "array", refuse_mlx(np.array, waited))
-    monkeypatch.setattr(np, "asarray", refuse_mlx(np.asarray, waited))
-    for _ in range(2):
-        loss = F.cross_entropy(model(x), labels)
-        loss.backward()
-        for p in model.parameters():
-            p.copy_(p.data - 0.1 * p.grad.data)
-    np.exp(lucid.mean(x)) + np.where(x > 0, x, 0)[1:, [0, 0]].max()
-    assert waited == []
-    loss.detach().numpy()
-    assert waited == ["array"]
+def traced(function, *arrays):
+    """Call `function` where MLX refuses to compute, so that whatever waits for a value raises."""
+    return mx.compile(function)(*[mx.array(a) for a in arrays])
 
 
-def refuse_mlx(function, waited):
-    def wrapper(a, *args, **kwargs):
-        if isinstance(a, mx.array):
-            waited.append(function.__name__)
-        return function(a, *args, **kwargs)
+READING = {
+    "repr": repr,
+    "item": lambda t: t.sum().item(),
+    "numpy": lambda t: t.numpy(),
+    "to": lambda t: t.to("cpu"),
+    "float": lambda t: float(t.sum()),
+    "bool": lambda t: bool(t.sum()),
+    "mask": lambda t: t[t > 0],  # has to know how many there are
+}
 
-    return wrapper
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_waits(name):
+    with pytest.raises(ValueError, match="eval an array during"):
+        traced(lambda x: READING[name](lucid.as_tensor(x)), np.ones(3, "f4"))
+
+
+@pytest.mark.parametrize(
+    ("fun", "arrays"),
+    [p for p in elementwise + others if not p.id.endswith(("astype", "index tensor mask"))],
+)
+def test_no_rule_waits(fun, arrays):
+    arrays = [a.data if isinstance(a, lucid.Tensor) else a for a in arrays]
+    traced_ones = [i for i, a in enumerate(arrays) if a.dtype == float]
+
+    def derivatives(*floating):
+        inputs = [lucid.tensor(a, device="gpu") for a in arrays]
+        for i, a in zip(traced_ones, floating, strict=True):
+            inputs[i] = lucid.Tensor(a, requires_grad=True)
+        results = fun(*inputs)
+        results = [results] if isinstance(results, lucid.Tensor) else results
+        wanted = [inputs[i] for i in traced_ones]
+        first = lucid.grad(
+            results,
+            wanted,
+            [np.ones_like(y) for y in results],
+            create_graph=True,
+            allow_unused=True,
+        )
+        first = [g for g in first if g is not None and g.requires_grad]
+        second = lucid.grad(first, wanted, first, allow_unused=True) if first else []
+        return [t.data for t in (*results, *first, *second) if t is not None]
+
+    assert traced(derivatives, *[arrays[i].astype("f4") for i in traced_ones])
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_training_step_waits_for_nothing(momentum, monkeypatch, tmp_path):
+    model = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8, momentum=momentum), nn.ReLU(), nn.Linear(8, 3)
+    ).to("gpu")
+    labels, scheduled = rng.integers(0, 3, 16), []
+    monkeypatch.setattr(mx, "async_eval", lambda *arrays: scheduled.extend(arrays))
+
+    def steps(x, labels_on_gpu):
+        for target in (labels, labels_on_gpu):
+            loss = F.cross_entropy(model(lucid.as_tensor(x)), target)
+            loss.backward()
+            for p in model.parameters():
+                p.copy_(p.data - 0.1 * p.grad.data)
+            model.zero_grad()
+            # The next step reads it.
+            assert steps_behind(model[1].num_batches_tracked.data, tmp_path / "graph") == 0
+        mean, var = lucid.mean_var(x, axis=0)
+        return loss.data, lucid.std(x), mean, var, model.eval()(lucid.as_tensor(x)).data
+
+    assert traced(steps, rng.standard_normal((16, 4)).astype("f4"), labels)
+    assert scheduled
 
 
 # What is read and written of arrays as large as x, in arrays: eagerly, and compiled.

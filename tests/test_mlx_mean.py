@@ -6,6 +6,9 @@ import pytest
 import lucid
 
 mx = pytest.importorskip("mlx.core")
+
+from lucid.backends import mlx as backend  # noqa: E402
+
 rng = np.random.default_rng(0)
 
 SHAPES_AND_AXES = [
@@ -31,9 +34,11 @@ def ulps(y, expected):
     return float(np.max(np.abs(np.array(y, np.longdouble) - expected) / spacing))
 
 
+@pytest.mark.parametrize("block", [2**19, 100], ids=["whole", "in blocks"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
-def test_values(shape, axis, keepdims):
+def test_values(shape, axis, keepdims, block, monkeypatch):
+    monkeypatch.setattr(backend, "_BLOCK", block)
     x, exact = array(shape, 1e4, 1)
     mean = lucid.mean(x, axis, keepdims=keepdims)
     assert isinstance(mean, mx.array)
@@ -62,6 +67,18 @@ def test_a_constant_is_its_own_mean(n):
         x = mx.full((n,), float(value))
         assert lucid.mean(x).item() == value
         assert [v.item() for v in lucid.mean_var(x)] == [value, 0]
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 30, 30), (3000, 128), (7, 200_001), (600_000, 3)])
+def test_large_arrays_at_1000(shape):
+    """These are taken in blocks on MLX's CPU device."""
+    x, exact = array((2, *shape), 1000, 1)
+    for axis in (0, 1, -1, (0, 1), tuple(range(1, len(shape) + 1))):
+        mean, var = lucid.mean_var(x, axis)
+        expected = exact.var(axis=axis)
+        assert ulps(lucid.mean(x, axis), exact.mean(axis=axis)) <= 2
+        assert ulps(mean, exact.mean(axis=axis)) <= 2
+        np.testing.assert_allclose(np.array(var, float), expected.astype(float), rtol=1e-5)
 
 
 def test_long_sums():

@@ -1,6 +1,7 @@
 """Tensors and modules on the gpu: moving there and back, types, errors, state dicts."""
 
 import copy
+import operator
 import pickle
 import subprocess
 import sys
@@ -213,6 +214,79 @@ def test_devices_do_not_mix():
             mix()
 
 
+def test_lists_are_on_no_device():
+    x = lucid.tensor([1.0, 2.0], True, dtype="float32", device="gpu")
+    for y in (
+        x * [1.0, 2.0],
+        (1, 2) - x,
+        np.maximum(x, [0, 5]),
+        np.clip(x, [0.0, 0], [1.5, 1.5]),
+        np.where([True, False], x, [0, 1.5]),
+        np.concatenate([x, [0.5]]),
+        np.stack([[0.5, 1], x]),
+        x @ [1.0, 2.0],
+        np.einsum("i,i->i", x, [1, 2]),
+        np.dot(x, 2.0),
+        np.outer(np.float64(2), x),
+        F.linear(x, [[1.0, 2.0]], [0.5]),
+        F.batch_norm(x[:, None], None, None, [2.0], [0.5], training=True),
+    ):
+        assert (y.device, y.dtype, y.requires_grad) == ("gpu", mx.float32, True)
+        y.backward(np.ones(y.shape).tolist())
+    assert (x == [1, 2]).data.tolist() == [True, True]
+    with pytest.raises(TypeError, match=r"np\.stack"):
+        x * [lucid.tensor(1.0), 2.0]
+
+
+def test_an_mlx_array_first():
+    array, x = mx.ones(2), lucid.tensor([1.0, 2.0], True, dtype="float32", device="gpu")
+    for operation in (lambda: array * x, lambda: array - x, lambda: mx.array(x)):
+        with pytest.raises(TypeError, match=r"mlx: a Tensor that requires grad.*put it first"):
+            operation()
+    with pytest.raises(TypeError, match=r"mlx: a Tensor on the cpu"):
+        array * x.detach().to("cpu")
+    y = array + x.detach()
+    assert (type(y), y.tolist()) == (mx.array, [2, 3])
+    assert np.multiply(array, x).requires_grad
+
+
+def test_a_function_does_not_leave_the_device():
+    class Hypotenuse(lucid.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return np.hypot(x, 1.0)
+
+    with pytest.raises(TypeError, match=r"Hypotenuse.forward: must return arrays on the device"):
+        Hypotenuse.apply(lucid.tensor([1.0], device="gpu"))
+
+
+OPERATORS = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.power: operator.pow,
+}
+
+
+@pytest.mark.parametrize("ufunc", OPERATORS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
+def test_promotion_is_mlxs(ufunc, dtype):
+    x, half = lucid.tensor([1, 2], dtype=dtype, device="gpu"), mx.array([2.0, 4.0], mx.float16)
+    for other in (2, 0.5, half, mx.array([1, 2])):
+        expected = OPERATORS[ufunc](x.data, other)
+        for y in (OPERATORS[ufunc](x, other), ufunc(x, other)):
+            assert y.dtype == expected.dtype
+            np.testing.assert_allclose(y.astype("f4"), expected.astype(mx.float32), rtol=1e-6)
+
+
+def test_gradients_are_real():
+    x = lucid.tensor([1.0, 2.0], True, device="gpu")
+    with pytest.raises(TypeError, match="backward: gradient must be real, got complex64"):
+        x.backward(mx.array([1j, 1]))
+
+
 def test_gradients_are_on_the_device_of_the_output():
     x = lucid.tensor(np.ones(3, "f4"), True, device="gpu")
     with pytest.raises(TypeError, match="gradient must be on the device of its output, gpu, got"):
@@ -289,6 +363,21 @@ def test_functions_of_mlx_arrays():
     product = lucid.hvp(loss)(mx.array(x), mx.array(x))
     expected = lucid.hvp(loss)(x.astype(float), x.astype(float))
     np.testing.assert_allclose(np.array(product), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [mx.int64, mx.int8, mx.uint32])
+@pytest.mark.parametrize("wrong", [3, 100, -1])
+def test_labels_out_of_range_give_nan(wrong, dtype):
+    if wrong < 0 and dtype == mx.uint32:
+        wrong += 2**32
+    x = lucid.tensor(rng.standard_normal((3, 3)), True, dtype="float32", device="gpu")
+    labels = mx.array([0, wrong, 2], dtype)
+    losses = F.cross_entropy(x, labels, "none")
+    assert np.isnan(losses.detach().numpy()).tolist() == [False, True, False]
+    assert np.isnan(F.cross_entropy(x, labels).item())
+    losses.sum().backward()
+    assert x.grad.data[1].tolist() == [0, 0, 0]
+    assert np.isfinite(x.grad).all()
 
 
 def network(**options):

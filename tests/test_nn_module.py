@@ -1,6 +1,7 @@
 """`Module`: its state, copies, modes and repr; `Sequential`, `Linear`."""
 
 import copy
+import functools
 import pickle
 
 import numpy as np
@@ -8,17 +9,29 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid._tensor import dtype_name
 
 rng = np.random.default_rng(0)
 
 
-def network(seed=0):
+def make_network(seed=0, device="cpu"):
     return nn.Sequential(
-        nn.Linear(4, 5, rng=seed),
-        nn.BatchNorm1d(5),
+        nn.Linear(4, 5, rng=seed, device=device),
+        nn.BatchNorm1d(5, device=device),
         nn.ReLU(),
-        nn.Sequential(nn.Linear(5, 3, bias=False, rng=seed)),
+        nn.Sequential(nn.Linear(5, 3, bias=False, rng=seed, device=device)),
     )
+
+
+@pytest.fixture
+def network(device):
+    return functools.partial(make_network, device=device)
+
+
+@pytest.fixture
+def batch(array):
+    """Random arrays of each device."""
+    return lambda *shape: array(rng.normal(size=shape).astype("f4"))
 
 
 KEYS = [
@@ -44,7 +57,7 @@ class Tied(nn.Module):
         return self.second(self.first(x))
 
 
-def test_names_follow_pytorch():
+def test_names_follow_pytorch(network):
     model = network()
     assert list(model.state_dict()) == KEYS
     assert [n for n, _ in model.named_parameters()] == [
@@ -64,7 +77,7 @@ def test_shared_parameters_are_listed_once_but_saved_under_each_name():
     assert len(list(model.modules())) == 2
 
 
-def test_state_dict_shares_no_memory():
+def test_state_dict_shares_no_memory(network):
     model = network()
     state = model.state_dict()
     for array in state.values():
@@ -76,32 +89,32 @@ def test_state_dict_shares_no_memory():
     assert all((a == 77).all() for a in model.state_dict().values())
 
 
-def test_load_state_dict():
+def test_load_state_dict(batch, network):
     source, target = network(0), network(1)
-    source.train()(rng.normal(size=(8, 4)).astype("f4"))
+    source.train()(batch(8, 4))
     result = target.load_state_dict(source.state_dict())
     assert result == ([], [])
     assert result.missing_keys == []
-    x = rng.normal(size=(6, 4)).astype("f4")
+    x = batch(6, 4)
     np.testing.assert_array_equal(target.eval()(x).data, source.eval()(x).data)
     assert target[1].num_batches_tracked.item() == 1
 
 
-def test_load_casts_to_the_dtype_of_the_destination():
+def test_load_casts_to_the_dtype_of_the_destination(network):
     model = network()
     state = {k: v.astype("f8") if v.dtype.kind == "f" else v for k, v in model.state_dict().items()}
     model.load_state_dict(state)
-    assert {p.dtype for p in model.parameters()} == {np.dtype("f4")}
+    assert {dtype_name(p.dtype) for p in model.parameters()} == {"float32"}
 
 
-def test_load_takes_lists_and_tensors():
-    layer = nn.Linear(2, 1)
-    layer.load_state_dict({"weight": [[1, 2]], "bias": lucid.tensor([3.0], requires_grad=True)})
+def test_load_takes_lists_and_tensors(tensor, device):
+    layer = nn.Linear(2, 1, device=device)
+    layer.load_state_dict({"weight": [[1, 2]], "bias": tensor([3.0], requires_grad=True)})
     np.testing.assert_array_equal(layer.weight.data, [[1, 2]])
     np.testing.assert_array_equal(layer.bias.data, [3])
 
 
-def test_old_checkpoint_without_the_counter():
+def test_old_checkpoint_without_the_counter(network):
     model = network()
     state = model.state_dict()
     del state["1.num_batches_tracked"]
@@ -124,52 +137,52 @@ def test_old_checkpoint_without_the_counter():
         ),
     ],
 )
-def test_bad_state_changes_nothing(change, match):
+def test_bad_state_changes_nothing(change, match, network):
     model = network()
     before = model.state_dict()
     bad = {k: np.full_like(v, 7) for k, v in before.items()} | change
     bad = {k: v for k, v in bad.items() if v is not None}
     with pytest.raises(ValueError, match=f"^Sequential.load_state_dict: .*{match}"):
         model.load_state_dict(bad)
-    for name, array in model.state_dict().items():
-        np.testing.assert_array_equal(array, before[name])
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_loading_into_what_is_read_only_changes_nothing(name):
-    model = network()
+    model = make_network()
     before = model.state_dict()
     dict(model._state())[name].data.flags.writeable = False
     match = rf"^Sequential.load_state_dict: {name} must be writable"
     with pytest.raises(ValueError, match=match):
         model.load_state_dict({k: np.full_like(v, 7) for k, v in before.items()})
-    for key, array in model.state_dict().items():
-        np.testing.assert_array_equal(array, before[key])
+    for key, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[key])
 
 
-def test_a_warning_while_loading_changes_nothing():
-    layer = nn.Linear(2, 2, rng=0)
+def test_a_warning_while_loading_changes_nothing(device):
+    layer = nn.Linear(2, 2, rng=0, device=device)
     before = layer.state_dict()
     with pytest.raises(RuntimeWarning, match="overflow"):
         layer.load_state_dict({"weight": np.ones((2, 2)), "bias": np.full(2, 1e300)})
     np.testing.assert_array_equal(layer.weight.data, before["weight"])
 
 
-def test_a_state_is_a_mapping():
+def test_a_state_is_a_mapping(device):
     with pytest.raises(TypeError, match=r"^Linear.load_state_dict: state_dict must be a mapping"):
-        nn.Linear(2, 2).load_state_dict(None)
+        nn.Linear(2, 2, device=device).load_state_dict(None)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-def test_load_takes_pytorchs_tensors(dtype):
+def test_load_takes_pytorchs_tensors(dtype, device):
     torch = pytest.importorskip("torch")
-    peer, layer = torch.nn.Linear(3, 2, dtype=getattr(torch, dtype)), nn.Linear(3, 2)
+    peer, layer = torch.nn.Linear(3, 2, dtype=getattr(torch, dtype)), nn.Linear(3, 2, device=device)
     layer.load_state_dict(peer.state_dict())
     layer.load_state_dict(dict(peer.named_parameters()))
     np.testing.assert_array_equal(layer.weight.data, peer.weight.detach().float().numpy())
 
 
-def test_not_strict_reports_what_was_left_out():
+def test_not_strict_reports_what_was_left_out(network):
     model = network()
     result = model.load_state_dict({"0.bias": np.ones(5), "other": np.ones(2)}, strict=False)
     assert result.missing_keys == [k for k in KEYS if k not in ("0.bias", "1.num_batches_tracked")]
@@ -182,7 +195,7 @@ def test_not_strict_reports_what_was_left_out():
 @pytest.mark.parametrize(
     "clone", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
 )
-def test_copies_are_independent_and_whole(clone):
+def test_copies_are_independent_and_whole(clone, network):
     model = network().eval()
     model[0].weight.requires_grad = False
     twin = clone(model)
@@ -193,9 +206,8 @@ def test_copies_are_independent_and_whole(clone):
         assert type(b) is nn.Parameter
         assert a.requires_grad == b.requires_grad, name
         np.testing.assert_array_equal(a.data, b.data)
-        assert not np.shares_memory(a.data, b.data)
-    twin[1].running_mean.data[...] = 9
-    assert not (model[1].running_mean.data == 9).any()
+        b.data[...] = 9
+        assert not (a.data == 9).any()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +218,7 @@ def test_copies_keep_what_is_shared(clone):
     assert twin.first is twin.second
 
 
-def test_modes_reach_all_modules():
+def test_modes_reach_all_modules(network):
     model = network()
     assert model.training
     assert model.eval() is model
@@ -217,7 +229,7 @@ def test_modes_reach_all_modules():
     assert not model[3][0].training
 
 
-def test_what_is_no_mode():
+def test_what_is_no_mode(network):
     model = network()
     with pytest.raises(TypeError, match=r"^Sequential.train: mode must be a bool, got 'x'"):
         model.train("x")
@@ -233,18 +245,18 @@ def test_what_is_no_mode():
         ("bias", lucid.tensor(np.ones(5)), "parameter bias .*, got Tensor"),
     ],
 )
-def test_an_assignment_drops_nothing_from_the_state(name, value, match):
+def test_an_assignment_drops_nothing_from_the_state(name, value, match, device):
     for options in ({}, {"affine": False, "track_running_stats": False}):
-        layer = nn.BatchNorm1d(5, **options)
+        layer = nn.BatchNorm1d(5, **options, device=device)
         before = getattr(layer, name)
         with pytest.raises(TypeError, match=f"^BatchNorm1d: {match}"):
             setattr(layer, name, value)
         assert getattr(layer, name) is before
 
 
-def test_parts_may_be_exchanged_and_removed():
-    layer = nn.BatchNorm1d(5)
-    layer.weight, layer.running_mean = nn.Parameter(np.full(5, 2.0)), lucid.tensor(np.ones(5))
+def test_parts_may_be_exchanged_and_removed(tensor, device, network):
+    layer = nn.BatchNorm1d(5, device=device)
+    layer.weight, layer.running_mean = nn.Parameter(np.full(5, 2.0)), tensor(np.ones(5))
     np.testing.assert_array_equal(layer.state_dict()["weight"], np.full(5, 2))
     layer.bias = layer.running_var = None
     del layer.running_mean
@@ -290,39 +302,39 @@ def test_bad_options(make, error, match):
         make()
 
 
-def test_zero_grad():
+def test_zero_grad(batch, network):
     model = network()
-    np.sum(model(rng.normal(size=(6, 4)).astype("f4")) ** 2).backward()
+    np.sum(model(batch(6, 4)) ** 2).backward()
     assert all(p.grad is not None for p in model.parameters())
     model.zero_grad()
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_to_dtype():
+def test_to_dtype(batch, array, device, network):
     model = network()
     weight = model[0].weight
-    np.sum(model(rng.normal(size=(6, 4)).astype("f4"))).backward()
+    np.sum(model(batch(6, 4))).backward()
     assert model.to(np.float64) is model
-    assert weight.grad.dtype == np.float64
+    assert dtype_name(weight.grad.dtype) == "float64"
     assert model[0].weight is weight  # an optimizer's reference stays good
-    assert {p.dtype for p in model.parameters()} == {np.dtype("f8")}
-    assert model[1].running_var.dtype == np.float64
-    assert model[1].num_batches_tracked.dtype == np.int64
-    assert model(rng.normal(size=(6, 4))).dtype == np.float64
-    assert model.to("cpu")[0].weight.dtype == np.float64
+    assert {dtype_name(p.dtype) for p in model.parameters()} == {"float64"}
+    assert dtype_name(model[1].running_var.dtype) == "float64"
+    assert dtype_name(model[1].num_batches_tracked.dtype) == "int64"
+    assert dtype_name(model(array(rng.normal(size=(6, 4)))).dtype) == "float64"
+    assert dtype_name(model.to(device)[0].weight.dtype) == "float64"
     with pytest.raises(TypeError, match=r"Sequential.to: .*floating dtype, got int32"):
         model.to("int32")
 
 
-def test_frozen_parameters_get_no_gradient():
+def test_frozen_parameters_get_no_gradient(batch, network):
     model = network()
     model[0].weight.requires_grad = False
-    np.sum(model(rng.normal(size=(6, 4)).astype("f4")) ** 2).backward()
+    np.sum(model(batch(6, 4)) ** 2).backward()
     assert model[0].weight.grad is None
     assert model[0].bias.grad is not None
 
 
-def test_repr():
+def test_repr(network):
     assert repr(network()) == (
         "Sequential(\n"
         "  (0): Linear(in_features=4, out_features=5, bias=True)\n"
@@ -336,7 +348,7 @@ def test_repr():
     )
 
 
-def test_repr_is_pytorchs():
+def test_repr_is_pytorchs(network):
     torch = pytest.importorskip("torch")
     peer = torch.nn.Sequential(
         torch.nn.Linear(4, 5),
@@ -348,7 +360,7 @@ def test_repr_is_pytorchs():
     assert repr(network()).replace("bias=True, ", "") == repr(peer).replace("bias=True, ", "")
 
 
-def test_sequential_is_a_sequence():
+def test_sequential_is_a_sequence(network):
     model = network()
     assert len(model) == 4
     assert model[-1] is list(model)[3]
@@ -358,14 +370,18 @@ def test_sequential_is_a_sequence():
         nn.Sequential(nn.ReLU(), np.tanh)
 
 
-def test_linear():
-    layer = nn.Linear(3, 2, rng=0, dtype="f8")
+def test_linear(array, device):
+    layer = nn.Linear(3, 2, rng=0, dtype="f8", device=device)
     x = rng.normal(size=(4, 5, 3))
-    y = layer(x)
+    y = layer(array(x))
     assert isinstance(y, lucid.Tensor)
-    np.testing.assert_allclose(y.data, x @ layer.weight.data.T + layer.bias.data, rtol=1e-13)
-    assert np.abs(layer.weight.data).max() <= 1 / np.sqrt(3)
-    np.testing.assert_array_equal(layer.weight.data, nn.Linear(3, 2, rng=0, dtype="f8").weight.data)
+    np.testing.assert_allclose(
+        y.data, x @ np.array(layer.weight.data).T + np.array(layer.bias.data), rtol=1e-13
+    )
+    assert np.abs(np.array(layer.weight.data)).max() <= 1 / np.sqrt(3)
+    np.testing.assert_array_equal(
+        layer.weight.data, nn.Linear(3, 2, rng=0, dtype="f8", device=device).weight.data
+    )
 
 
 def test_a_module_must_define_forward():
@@ -373,8 +389,8 @@ def test_a_module_must_define_forward():
         nn.Module()(1)
 
 
-def test_buffers_may_be_none():
-    layer = nn.BatchNorm1d(3, track_running_stats=False)
+def test_buffers_may_be_none(tensor, device):
+    layer = nn.BatchNorm1d(3, track_running_stats=False, device=device)
     assert list(layer.state_dict()) == ["weight", "bias"]
-    layer.running_mean, layer.running_var = lucid.tensor(np.zeros(3)), lucid.tensor(np.ones(3))
+    layer.running_mean, layer.running_var = tensor(np.zeros(3)), tensor(np.ones(3))
     assert [n for n, _ in layer.named_buffers()] == ["running_mean", "running_var"]

@@ -7,13 +7,14 @@ import pytest
 import scipy.special
 
 import lucid
+from lucid._tensor import dtype_name
 
 X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 
 
 @pytest.fixture
-def x():
-    return lucid.tensor(X, requires_grad=True)
+def x(leaf):
+    return leaf(X)
 
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.mod, operator.pow]
@@ -51,13 +52,13 @@ def test_promotion_is_numpys(op, other, dtype):
             assert g.shape == t.shape
 
 
-def test_comparisons_are_constants(x):
+def test_comparisons_are_constants(x, tensor, array):
     for op in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
-        for other in (0.5, X[0], lucid.tensor(X)):
+        for other in (0.5, array(X[0]), tensor(X)):
             result = op(x, other)
             assert not result.requires_grad
             np.testing.assert_array_equal(result, op(X, np.asarray(other)))
-        np.testing.assert_array_equal(op(X, x), op(X, X))
+        np.testing.assert_array_equal(op(X.tolist(), x), op(X, X))
 
 
 @pytest.mark.parametrize(
@@ -77,17 +78,20 @@ def test_comparisons_are_constants(x):
         np.argsort,
         np.nonzero,
         np.argwhere,
+        np.flatnonzero,
         np.count_nonzero,
         np.all,
         np.any,
         np.result_type,
         np.iscomplexobj,
+        np.isrealobj,
         np.array_repr,
         np.where,
         np.logical_not,
         lambda a: np.argmax(a, axis=1, keepdims=True),
-        lambda a: np.allclose(a, X + 1e-12),
-        lambda a: np.array_equal(X, a),
+        lambda a: np.allclose(a, a + 1e-12),
+        lambda a: np.array_equal(a, a[:, ::-1]),
+        lambda a: np.array_equiv(a, a[:1]),
         lambda a: np.isclose(a, a + 1),
         lambda a: np.full_like(a, 3.0),
         lambda a: np.searchsorted([0.0, 1.0], a),
@@ -101,9 +105,18 @@ def test_constants(x, call):
     results = result if isinstance(result, tuple) else (result,)
     expecteds = expected if isinstance(expected, tuple) else (expected,)
     for r, e in zip(results, expecteds, strict=True):
-        assert isinstance(r, lucid.Tensor) == isinstance(e, (np.ndarray, np.generic))
+        # What NumPy gives as bool is lazy on the gpu.
+        lazy = (
+            isinstance(e, bool)
+            and x.device == "gpu"
+            and call not in (np.isrealobj, np.iscomplexobj)
+        )
+        assert isinstance(r, lucid.Tensor) == (isinstance(e, (np.ndarray, np.generic)) or lazy)
         assert not getattr(r, "requires_grad", False)
-        np.testing.assert_array_equal(r, e)
+        if isinstance(e, np.dtype):
+            assert dtype_name(r) == dtype_name(e)
+        else:
+            np.testing.assert_array_equal(r, e)
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "i4"])
@@ -112,47 +125,54 @@ def test_constants(x, call):
     [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift],
     ids=lambda f: f.__name__,
 )
-def test_bits_are_constants(op, dtype):
+def test_bits_are_constants(op, dtype, tensor, array):
     a, b = np.array([0, 1, 1, 0]).astype(dtype), np.array([0, 1, 0, 1]).astype(dtype)
-    t = lucid.tensor(a)
-    for result, expected in ((op(t, b), op(a, b)), (op(b, t), op(b, a)), (op(t, t), op(a, a))):
+    t, s = tensor(a), tensor(b)
+    for result, expected in (
+        (op(t, array(b)), op(a, b)),
+        (op(s, t), op(b, a)),
+        (op(t, t), op(a, a)),
+    ):
         assert isinstance(result, lucid.Tensor)
-        assert result.dtype == expected.dtype
+        shifted_bits = dtype == "?" and t.device == "gpu"  # they are unsigned in MLX
+        assert dtype_name(result.dtype) == dtype_name(expected.dtype) or shifted_bits
         np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(~t, ~a)
     assert not (~t).requires_grad
-    with pytest.raises(TypeError, match="not supported for the input types"):
-        op(lucid.tensor([1.0], requires_grad=True), t)
+    with pytest.raises(
+        (TypeError, RuntimeError), match=r"not supported for the input|Only allowed on"
+    ):
+        op(tensor([1.0], requires_grad=True), t)
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["?", "i1", "i8", "f2", "f4"])
 @pytest.mark.parametrize("initial", [1, 2.5, np.float64(0.5), np.int8(3), True])
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (2, 0)])
-def test_initial_is_cast_as_numpy_does(name, dtype, initial, shape):
+def test_initial_is_cast_as_numpy_does(name, dtype, initial, shape, tensor):
     a, fun = (np.arange(6) % 3).astype(dtype)[: np.prod(shape)].reshape(shape), getattr(np, name)
-    t = lucid.tensor(a, requires_grad=dtype[0] == "f")
+    t = tensor(a, requires_grad=dtype[0] == "f")
     for options in ({}, {"axis": 0}, {"axis": (0, 1), "keepdims": True}):
         result, expected = fun(t, initial=initial, **options), fun(a, initial=initial, **options)
-        assert result.dtype == expected.dtype
+        assert dtype_name(result.dtype) == dtype_name(expected.dtype)
         assert result.shape == expected.shape
         np.testing.assert_array_equal(result.detach(), expected)
     with pytest.raises(ValueError, match=r"initial: must be a number, got shape \(3,\)"):
         fun(t, axis=0, initial=np.ones(3))
 
 
-def test_initial_has_a_gradient(x):
-    start = lucid.tensor(5.0, requires_grad=True)
+def test_initial_has_a_gradient(x, tensor):
+    start = tensor(5.0, requires_grad=True)
     for fun in (np.sum, np.prod, np.max):
         assert lucid.autograd.gradcheck(lambda t, s, f=fun: f(t, axis=0, initial=s), (x, start))
-    empty = lucid.tensor(np.zeros((0, 3)), requires_grad=True)
+    empty = tensor(np.zeros((0, 3)), requires_grad=True)
     (g,) = lucid.grad(np.max(empty, axis=0, initial=start).sum(), start)
     assert g.item() == 3
 
 
 def test_divmod_and_round(x):
     for result, expected in zip(
-        (*divmod(x, 2.0), *divmod(7, x), *np.divmod(X, x), round(x), round(x, 1)),
+        (*divmod(x, 2.0), *divmod(7, x), *np.divmod(X.tolist(), x), round(x), round(x, 1)),
         (*divmod(X, 2.0), *divmod(7, X), *np.divmod(X, X), X.round(), X.round(1)),
         strict=True,
     ):
@@ -161,18 +181,22 @@ def test_divmod_and_round(x):
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4"])
-def test_many_gradients_of_a_half_type_add_up(dtype):
-    bias = lucid.tensor(np.zeros(2, dtype), requires_grad=True)
-    rows = np.zeros((4096, 2), dtype)
-    for y in (rows + bias, np.broadcast_to(bias, rows.shape), bias[np.zeros((4096, 2), int)]):
+def test_many_gradients_of_a_half_type_add_up(dtype, tensor, array):
+    bias = tensor(np.zeros(2, dtype), requires_grad=True)
+    rows = array(np.zeros((4096, 2), dtype))
+    for y in (
+        np.add(rows, bias),
+        np.broadcast_to(bias, rows.shape),
+        bias[np.zeros((4096, 2), int)],
+    ):
         (g,) = lucid.grad(y.sum(), bias)
-        assert g.dtype == bias.dtype
+        assert dtype_name(g.dtype) == dtype_name(bias.dtype)
         assert g.data.sum() == 8192
-    ones = lucid.tensor(np.ones((4096, 2), dtype), requires_grad=True)
+    ones = tensor(np.ones((4096, 2), dtype), requires_grad=True)
     assert np.sum(ones, axis=0).data[0] == 4096
     last = np.cumsum(ones, axis=0)
     assert last.data[-1, 0] == 4096
-    (g,) = lucid.grad(last, ones, np.ones(ones.shape))
+    (g,) = lucid.grad(last, ones, array(np.ones(ones.shape)))
     assert g.data[0, 0] == 4096
     for y in (ones.T @ ones, np.einsum("ij,ik->jk", ones, ones)):
         np.testing.assert_array_equal(y.detach(), np.full((2, 2), 4096))
@@ -195,7 +219,7 @@ def test_full_like_keeps_no_gradient_in_silence(x):
 )
 def test_reductions_take_numpys_arguments(x, call, options):
     result, expected = call(x, **options), call(X, **options)
-    assert result.dtype == expected.dtype
+    assert dtype_name(result.dtype) == dtype_name(expected.dtype)
     np.testing.assert_allclose(result.detach(), expected, rtol=1e-14)
     assert result.shape == expected.shape
     method = getattr(x, call.__name__)(**options)
@@ -242,12 +266,13 @@ def test_arguments_refused_by_name(x, call, name):
         call(x)
 
 
-def test_arguments_accepted(x):
-    assert np.sum(x, dtype=np.float32).dtype == np.float32
+def test_arguments_accepted(x, array):
+    assert dtype_name(np.sum(x, dtype=np.float32).dtype) == "float32"
     assert np.sum(x, axis=0, initial=1.0, out=None, where=True).shape == (3,)
     assert np.exp(x, out=None, where=True).requires_grad
-    assert np.cumsum(x, axis=0, dtype=np.float32).dtype == np.float32
-    assert np.concatenate([x, X], dtype=np.float32, casting="same_kind").dtype == np.float32
+    assert dtype_name(np.cumsum(x, axis=0, dtype=np.float32).dtype) == "float32"
+    joined = np.concatenate([x, array(X)], dtype=np.float32, casting="same_kind")
+    assert dtype_name(joined.dtype) == "float32"
 
 
 def test_no_rule(x):
@@ -276,59 +301,57 @@ def test_list_of_tensors(x):
     assert np.stack([x, x]).requires_grad
 
 
-def test_mixed_list_stays_differentiable(x):
-    joined = np.concatenate([X, x], axis=1)
+def test_mixed_list_stays_differentiable(x, array):
+    joined = np.concatenate([array(X), x], axis=1)
     joined.sum().backward()
     np.testing.assert_array_equal(x.grad.data, np.ones((2, 3)))
 
 
-def test_maximum_shares_ties():
-    x = lucid.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    (g,) = lucid.grad(np.maximum(x, [1.0, 5.0, 0.0]), x, np.ones(3))
+def test_maximum_shares_ties(tensor, array):
+    x = tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (g,) = lucid.grad(np.maximum(x, [1.0, 5.0, 0.0]), x, array(np.ones(3)))
     np.testing.assert_array_equal(g.data, [0.5, 0.0, 1.0])
-    (g,) = lucid.grad(np.minimum(x, [1.0, 5.0, 0.0]), x, np.ones(3))
+    (g,) = lucid.grad(np.minimum(x, [1.0, 5.0, 0.0]), x, array(np.ones(3)))
     np.testing.assert_array_equal(g.data, [0.5, 1.0, 0.0])
 
 
-def test_nan_gets_the_gradient():
+def test_nan_gets_the_gradient(tensor, array):
     nan = np.nan
-    x, y = (
-        lucid.tensor(v, requires_grad=True) for v in ([nan, 1.0, nan, 2.0], [1.0, nan, nan, 1.0])
-    )
+    x, y = (tensor(v, requires_grad=True) for v in ([nan, 1.0, nan, 2.0], [1.0, nan, nan, 1.0]))
     for pair, last in ((np.maximum, 1.0), (np.minimum, 0.0)):
-        gx, gy = lucid.grad(pair(x, y), (x, y), np.ones(4))
+        gx, gy = lucid.grad(pair(x, y), (x, y), array(np.ones(4)))
         np.testing.assert_array_equal(gx.data, [1.0, 0.0, 0.5, last])
         np.testing.assert_array_equal(gy.data, [0.0, 1.0, 0.5, 1 - last])
-    (g,) = lucid.grad(np.maximum(x, 0.5), x, np.ones(4))
+    (g,) = lucid.grad(np.maximum(x, 0.5), x, array(np.ones(4)))
     np.testing.assert_array_equal(g.data, [1.0, 1.0, 1.0, 1.0])
 
 
-def test_extrema_share_ties():
-    x = lucid.tensor([[2.0, 2.0, 1.0], [np.nan, 0.0, np.nan]], requires_grad=True)
-    (g,) = lucid.grad(np.max(x, axis=1), x, np.ones(2))
+def test_extrema_share_ties(tensor, array):
+    x = tensor([[2.0, 2.0, 1.0], [np.nan, 0.0, np.nan]], requires_grad=True)
+    (g,) = lucid.grad(np.max(x, axis=1), x, array(np.ones(2)))
     np.testing.assert_array_equal(g.data, [[0.5, 0.5, 0], [0.5, 0, 0.5]])
 
 
-def test_kinks():
-    x = lucid.tensor([-1.0, 0.0, 1.0], requires_grad=True)
-    (g,) = lucid.grad(np.abs(x), x, np.ones(3))
+def test_kinks(tensor, array):
+    x = tensor([-1.0, 0.0, 1.0], requires_grad=True)
+    (g,) = lucid.grad(np.abs(x), x, array(np.ones(3)))
     np.testing.assert_array_equal(g.data, [-1.0, 0.0, 1.0])
-    (g,) = lucid.grad(np.clip(x, -1, 0), x, np.ones(3))
+    (g,) = lucid.grad(np.clip(x, -1, 0), x, array(np.ones(3)))
     np.testing.assert_array_equal(g.data, [1.0, 1.0, 0.0])
 
 
-def test_power_at_zero():
-    x = lucid.tensor([0.0, 0.0, 2.0], requires_grad=True)
-    p = lucid.tensor([0.0, 2.0, 3.0], requires_grad=True)
-    gx, gp = lucid.grad(x**p, (x, p), np.ones(3))
+def test_power_at_zero(tensor, array):
+    x = tensor([0.0, 0.0, 2.0], requires_grad=True)
+    p = tensor([0.0, 2.0, 3.0], requires_grad=True)
+    gx, gp = lucid.grad(x**p, (x, p), array(np.ones(3)))
     np.testing.assert_array_equal(gx.data, [0.0, 0.0, 12.0])
     np.testing.assert_allclose(gp.data, [0.0, 0.0, 8 * np.log(2)])
 
 
-def test_small_integer_powers_multiply():
+def test_small_integer_powers_multiply(tensor):
     a = np.random.default_rng(0).standard_normal(100)
-    np.testing.assert_array_equal((lucid.tensor(a) ** 3).data, a * a * a)
-    np.testing.assert_array_equal(np.power(lucid.tensor(a), 4).data, (a * a) * (a * a))
+    np.testing.assert_array_equal((tensor(a) ** 3).data, a * a * a)
+    np.testing.assert_array_equal(np.power(tensor(a), 4).data, (a * a) * (a * a))
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "i4", "u1", "i8", "f2", "f4"])
@@ -360,8 +383,8 @@ def test_index_errors_are_numpys(x):
         np.concatenate([x[0, 0], x[0, 1]])
 
 
-def test_corners_of_indexing_and_transposing(x):
-    for index in (np.True_, True, np.False_, (np.True_, 0), np.array(True), lucid.tensor(True)):
+def test_corners_of_indexing_and_transposing(x, tensor):
+    for index in (np.True_, True, np.False_, (np.True_, 0), np.array(True), tensor(True)):
         expected = X[index.data if isinstance(index, lucid.Tensor) else index]
         np.testing.assert_array_equal(x[index].detach(), expected)
         (g,) = lucid.grad(x[index].sum(), x)
@@ -379,9 +402,9 @@ def test_index_array_may_change_after_use(x):
     np.testing.assert_array_equal(x.grad.data, [[2.0] * 3, [0.0] * 3])
 
 
-def test_shift_array_may_change_after_use(x):
+def test_shift_array_may_change_after_use(x, array):
     shift = np.array([1, 1])
-    y = (np.roll(x, shift, axis=(0, 1)) * X).sum()
+    y = (np.roll(x, shift, axis=(0, 1)) * array(X)).sum()
     shift[:] = 0
     y.backward()
     np.testing.assert_array_equal(x.grad.data, np.roll(X, (-1, -1), axis=(0, 1)))

@@ -15,8 +15,15 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from .._tensor import Tensor, constant
-from .arrays import carries_gradient, check_devices, plain_numbers, tell_apart, wrap
+from .._tensor import Tensor, constant, is_mlx
+from .arrays import (
+    carries_gradient,
+    check_devices,
+    check_stays,
+    plain_numbers,
+    tell_apart,
+    wrap,
+)
 from .context import Context, Output, already_freed, keep
 from .gradients import accumulate, check, differentiate, miscounted, note
 from .mode import Mode, _mode
@@ -115,7 +122,7 @@ cdef inline int save(object ctx, tuple args, list arrays, object results, list o
                     version += get(a, VERSION)[0]
             elif type(a) is tuple:
                 version += a[2][0]
-            elif type(a) is ndarray:
+            elif type(a) is ndarray or is_mlx(a):
                 a = constant(a)
         saved.append(a)
     put(ctx, SAVED, saved)
@@ -169,6 +176,8 @@ def record(cls, tuple args):
     put(ctx, CONSTANTS, ())
     put(ctx, NEEDS, tuple(needs))
     result = cls.forward(ctx, *arrays)
+    if foreign and not cls.moves:
+        check_stays(cls, result, arrays)
     if type(result) is not tuple and type(result) is not list:
         y = wrapped(result, args, arrays, cls)
         if not needed or not has_gradient(ctx, y, result):

@@ -10,7 +10,9 @@ from numpy import ndarray
 from .._tensor import (
     Tensor,
     constant,
+    dtype_name,
     in_native_order,
+    is_complex,
     is_floating,
     is_mlx,
     share_version,
@@ -41,8 +43,9 @@ def wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Ten
 
 def carries_gradient(cls: type[Function], result: Tensor) -> bool:
     dtype = result.data.dtype
-    if getattr(dtype, "kind", None) == "c":
-        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {dtype}")
+    if is_complex(dtype):
+        name = dtype_name(dtype)
+        raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {name}")
     if not is_floating(dtype):
         return False
     result.data = in_native_order(result.data)
@@ -55,6 +58,16 @@ def check_devices(operation: str, arrays: Any) -> bool:
     if on_gpu and any(isinstance(a, ndarray) for a in arrays):
         raise TypeError(f"{operation}: arguments must be on one device, got cpu and gpu; use to()")
     return on_gpu
+
+
+def check_stays(cls: type, result: Any, arrays: list[Any]) -> None:
+    """Raise TypeError if NumPy's functions have taken MLX arrays to the cpu, as they do unasked."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if any(isinstance(r, ndarray) for r in results) and any(map(is_mlx, arrays)):
+        raise TypeError(
+            f"{cls.__name__}.forward: must return arrays on the device of its arguments, gpu, got "
+            "an ndarray; compute with mlx.core"
+        )
 
 
 def plain_numbers(items: Any) -> list[Any]:

@@ -10,11 +10,13 @@ import numpy as np
 
 from .._tensor import (
     Tensor,
-    as_tensor,
     constant,
     copied,
+    dtype_name,
+    is_complex,
     is_floating,
     module_of,
+    operands,
     schedule,
 )
 from ._graph import walk
@@ -228,7 +230,7 @@ def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
         if data.ndim == 0 and data.dtype in _ONES:
             return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
-    gradient = as_tensor(gradient)
+    _, gradient = operands(data, gradient)
     given = gradient.data
     if given.shape != data.shape:
         raise ValueError(
@@ -242,6 +244,7 @@ def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
         )
     if given.dtype == data.dtype:
         return gradient
-    if not is_floating(given.dtype) and getattr(given.dtype, "kind", "i") not in "iub":
-        raise TypeError(f"{operation}: gradient must be real, got {given.dtype}")
+    dtype = given.dtype
+    if is_complex(dtype) or not (is_floating(dtype) or getattr(dtype, "kind", "i") in "iub"):
+        raise TypeError(f"{operation}: gradient must be real, got {dtype_name(dtype)}")
     return gradient.astype(data.dtype)

@@ -92,6 +92,7 @@ class Function:
     saves_input: bool = True
     materialize_grads: bool = True
     fresh_grads: bool = False
+    moves: bool = False  # to another device
     context_class: type[Context] = Context
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -74,7 +74,9 @@ def gradcheck(
         raise ValueError("gradcheck: at least one input must be a Tensor that requires grad")
     for i in chosen:
         if dtype_name(inputs[i].dtype) != "float64":
-            raise TypeError(f"gradcheck: inputs[{i}] must be float64, got {inputs[i].dtype}")
+            raise TypeError(
+                f"gradcheck: inputs[{i}] must be float64, got {dtype_name(inputs[i].dtype)}"
+            )
     rng = np.random.default_rng(seed)
     problems = []
     with enable_grad():

@@ -6,7 +6,9 @@ the first value if that is the same but for rounding. A constant is then shifted
 leaves nothing. The mean that batch normalization keeps is a pair of numbers, rounded mean and rest.
 
 On a GPU each fused function is compiled, which makes few passes of many elementwise steps. On
-MLX's CPU device compiling is slower than not to.
+MLX's CPU device that takes a C++ compiler seconds for each kind of call, more than thousands of
+calls save. Large arrays are taken in blocks along the first axis there: what is made of a block is
+used while it is in the cache.
 """
 
 from __future__ import annotations
@@ -53,6 +55,20 @@ def _floating(dtype: mx.Dtype) -> mx.Dtype:
     return dtype if mx.issubdtype(dtype, mx.floating) else mx.float32
 
 
+_BLOCK = 2**19  # elements
+
+
+def _blocks(x: mx.array) -> list[mx.array]:
+    if on_gpu() or x.size < 2 * _BLOCK:
+        return [x]
+    rows = max(1, _BLOCK * x.shape[0] // x.size)
+    return [x[i : i + rows] for i in range(0, x.shape[0], rows)]
+
+
+def _joined(blocks: list[mx.array]) -> mx.array:
+    return blocks[0] if len(blocks) == 1 else mx.concatenate(blocks)
+
+
 # ---------------------------------------------------------------------------- mean and variance
 
 
@@ -70,7 +86,8 @@ def mean_var(x, axes, correction, keepdims):
 
 def std(x, axes, correction, keepdims):
     """Standard deviation of `x` over `axes`."""
-    return mx.sqrt(mean_var(x, axes, correction, keepdims)[1])
+    _warn_if_empty("Degrees of freedom <= 0 for slice.", _count(x, axes) <= correction)
+    return _fused(_std, tuple(axes), correction, keepdims)(x)
 
 
 def _count(x, axes):
@@ -119,12 +136,27 @@ def _sums(x, axes):
 
 
 def _mean_var(axes, correction, keepdims, x):
+    if 0 not in axes and len(blocks := _blocks(x)) > 1:
+        pairs = [_mean_var(axes, correction, True, block) for block in blocks]
+        return tuple([_without(_joined(list(v)), axes, keepdims) for v in zip(*pairs, strict=True)])
     dtype, x = _floating(x.dtype), _wide(x)
     _, mean, _, variance, _ = _moments(x, axes)
+    variance = _corrected(variance, x, axes, correction)
+    return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
+
+
+def _std(axes, correction, keepdims, x):
+    dtype, x = _floating(x.dtype), _wide(x)
+    # Scaled, since the root may be in range where its square is not.
+    _, _, _, variance, _, scale = _moments(x, axes, _scale)
+    spread = mx.sqrt(_corrected(variance, x, axes, correction)) / scale
+    return _without(spread, axes, keepdims).astype(dtype)
+
+
+def _corrected(variance, x, axes, correction):
     # Over no degrees of freedom NumPy divides by zero.
     n = _count(x, axes)
-    variance = variance * n / mx.array(max(n - correction, 0), x.dtype)
-    return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
+    return variance * n / mx.array(max(n - correction, 0), x.dtype)
 
 
 def _without(v, axes, keepdims):
@@ -153,19 +185,30 @@ def _scale(x, axes, shift):
 
 
 def _moments(x, axes, scale_of=None):
-    """Return e, mean, rest, variance of e, mean of e, with x = shift + e / scale."""
+    """Return e, mean, rest, variance of e, mean of e, with x = shift + e / scale; e in blocks."""
     n = _count(x, axes)
     rough = total(x, axes, True) / n
     shift = _shift(x, axes, rough)
-    e = x - shift
     scale = scale_of and scale_of(x, axes, shift)
-    e = e if scale is None else e * scale
-    offset = total(e, axes, True) / n
-    variance = mx.maximum(total(e * e, axes, True) / n - offset * offset, 0)
+    blocks = _blocks(x) if 0 in axes else [x]
+
+    def centred():
+        return [b - shift if scale is None else (b - shift) * scale for b in blocks]
+
+    e = centred()
+    offset = _total(e, axes) / n
+    variance = mx.maximum(_total([b * b for b in e], axes) / n - offset * offset, 0)
+    if len(blocks) > 1:
+        e = centred()  # computed again, rather than kept
     excess = offset if scale is None else offset / scale
     mean = shift + excess
     moments = e, _sound(rough, mean), excess - (mean - shift), variance, offset
     return moments if scale is None else (*moments, scale)
+
+
+def _total(blocks, axes):
+    sums = [total(b, axes, True) for b in blocks]
+    return sums[0] if len(sums) == 1 else mx.sum(mx.stack(sums), 0)
 
 
 # ---------------------------------------------------------------------------- batch normalization
@@ -225,12 +268,25 @@ class _Channels:
     def column(self, vector, default=None):
         return default if vector is None else vector.astype(self.dtype).reshape(self.shape)
 
-    def sum(self, a):
-        return total(a, self.axes, True)
+    def each(self, function, *arrays):
+        """Return what gives `function` of each block, if several anew: they are not kept."""
+        count = 1 if 0 not in self.axes else len(_blocks(arrays[-1]))
+        blocks = [[a] * count if count == 1 or a is None else _blocks(a) for a in arrays]
+        if count > 1:
+            return lambda: [function(*b) for b in zip(*blocks, strict=True)]
+        found = [function(*arrays)]
+        return lambda: found
 
-    def normalized(self, x, mean, rest, rstd):
-        x = (x.astype(self.dtype) - self.column(mean)) * self.column(rstd)
-        return x, None if rest is None else self.column(rest) * self.column(rstd)
+    def wide(self, a):
+        return None if a is None else a.astype(self.dtype)
+
+    def sum(self, blocks):
+        return _total(blocks, self.axes)
+
+    def normalizer(self, mean, rest, rstd):
+        mean, rstd = self.column(mean), self.column(rstd)
+        off = None if rest is None else self.column(rest) * rstd
+        return lambda x: (x.astype(self.dtype) - mean) * rstd, off
 
 
 def row(column, dtype=None):
@@ -243,7 +299,8 @@ def _forward(axis, x, weight, bias, running_mean, running_var, momentum, eps):
     slope = 1 / mx.sqrt(variance + eps * (scale * scale))  # of e; that of x is `scale` times it
     rstd = slope * scale
     slope = slope * c.column(weight, 1)
-    y = (e * slope + (c.column(bias, 0) - offset * slope)).astype(x.dtype)
+    constant = c.column(bias, 0) - offset * slope
+    y = _joined([(b * slope + constant).astype(x.dtype) for b in e])
     mean = row(mean)
     new = None
     if running_mean is not None:
@@ -261,27 +318,30 @@ def _inference(axis, x, weight, bias, mean, variance, eps):
     c = _Channels(x, axis)
     mean, rstd = mean.astype(c.dtype), 1 / mx.sqrt(variance.astype(c.dtype) + eps)
     slope = c.column(rstd) * c.column(weight, 1)
-    y = (x.astype(c.dtype) - c.column(mean)) * slope + c.column(bias, 0)
-    return y.astype(x.dtype), mean, rstd
+    shift, constant = c.column(mean), c.column(bias, 0)
+    y = c.each(lambda x: ((c.wide(x) - shift) * slope + constant).astype(x.dtype), x)
+    return _joined(y()), mean, rstd
 
 
 def _backward(axis, training, needs, dy, x, weight, bias, mean, rest, rstd):
     c = _Channels(x, axis)
-    g = dy.astype(c.dtype)
-    t, off = c.normalized(x, mean, rest, rstd)  # x̂ = t - off
-    sum_g, sum_gx = c.sum(g), None
+    normalized, off = c.normalizer(mean, rest, rstd)  # x̂ = normalized(x) - off
+    gt = c.each(lambda g, x: (c.wide(g), normalized(x)), dy, x)
+    blocks = gt()
+    sum_g, sum_gx = c.sum([g for g, _ in blocks]), None
     if needs[1] or training:
-        sum_gx = c.sum(g * t)
+        sum_gx = c.sum([g * t for g, t in blocks])
         sum_gx = sum_gx if off is None else sum_gx - off * sum_g
     dx = dweight = dbias = None
-    n = c.count if training else 0
     if needs[0]:
         slope = c.column(rstd) * c.column(weight, 1)
-        dx = g * slope
-        if n:
-            p = slope * sum_gx / n
-            dx = dx - t * p + (off * p - slope * sum_g / n)
-        dx = dx.astype(x.dtype)
+        if training and c.count:
+            p = slope * sum_gx / c.count
+            constant = off * p - slope * sum_g / c.count
+            parts = [g * slope - t * p + constant for g, t in gt()]
+        else:
+            parts = [g * slope for g, _ in gt()]
+        dx = _joined([d.astype(x.dtype) for d in parts])
     if needs[1]:
         dweight = row(sum_gx, weight.dtype)
     if needs[2]:
@@ -291,37 +351,41 @@ def _backward(axis, training, needs, dy, x, weight, bias, mean, rest, rstd):
 
 def _double_backward(axis, training, needs, v, w, u, dy, x, weight, mean, rest, rstd):
     c = _Channels(x, axis)
-    g, t_off = dy.astype(c.dtype), c.normalized(x, mean, rest, rstd)
-    t, off = t_off[0], 0 if t_off[1] is None else t_off[1]
+    normalized, off = c.normalizer(mean, rest, rstd)
+    off = 0 if off is None else off
     r, gamma = c.column(rstd), c.column(weight, 1)
     i = 1 / c.count if training and c.count else 0
     w, u = c.column(w, 0), c.column(u, 0)
-    v = None if v is None else v.astype(c.dtype)
-    sum_g = c.sum(g)
-    q = i * (c.sum(g * t) - off * sum_g)
+    vgt = c.each(lambda v, g, x: (c.wide(v), c.wide(g), normalized(x)), v, dy, x)
+    blocks = vgt()
+    sum_g = c.sum([g for _, g, _ in blocks])
+    q = i * (c.sum([g * t for _, g, t in blocks]) - off * sum_g)
     sum_vg = sum_v = p = 0
     if v is not None:
-        sum_vg, sum_v = c.sum(v * g), c.sum(v)
-        p = i * (c.sum(v * t) - off * sum_v)
+        sum_vg, sum_v = c.sum([v * g for v, g, _ in blocks]), c.sum([v for v, *_ in blocks])
+        p = i * (c.sum([v * t for v, _, t in blocks]) - off * sum_v)
     product = sum_vg - i * sum_v * sum_g - p * q * (1 / i if i else 0)
     slope = gamma * r
 
-    def combine(dtype, result, *terms):
-        """Add array · column to it for each term; no array is none."""
-        for array, column in terms:
-            if array is not None:
-                result = array * column + result
-        return result.astype(dtype)
+    def combine(dtype, constant, *columns):
+        """Add array · column to it for each of g, v and t; no array or column is none."""
+        found = []
+        for v, g, t in vgt():
+            result = constant
+            for array, column in zip((g, v, t), columns, strict=True):
+                if array is not None and column is not None:
+                    result = array * column + result
+            found.append(result.astype(dtype))
+        return _joined(found)
 
     d_dy = d_x = d_weight = None
     if needs[0]:
         to_t = w - slope * p
-        constant = u - slope * (i * sum_v) - to_t * off
-        d_dy = combine(dy.dtype, constant, (v, slope), (t, to_t))
+        d_dy = combine(dy.dtype, u - slope * (i * sum_v) - to_t * off, None, slope, to_t)
     if needs[1]:
         to_t = -r * (w * q - 2 * (slope * p) * q + slope * (i * product))
         constant = r * (slope * (q * (i * sum_v) + p * (i * sum_g)) - w * (i * sum_g)) - to_t * off
-        d_x = combine(x.dtype, constant, (g, r * (w - slope * p)), (v, -slope * r * q), (t, to_t))
+        d_x = combine(x.dtype, constant, r * (w - slope * p), -slope * r * q, to_t)
     if needs[2]:
         d_weight = row(r * product, weight.dtype)
     return d_dy, d_x, d_weight

@@ -6,6 +6,7 @@ is written once. Names that are not defined here are those of `mlx.core`.
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -123,6 +124,77 @@ def einsum(subscripts, *operands, optimize=False):
     return mx.einsum(subscripts, *operands)  # which chooses the order itself
 
 
+def expand_dims(x, axis):
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return mx.expand_dims(x, _axes(axes, x.ndim + len(axes)))
+
+
+def squeeze(x, axis):
+    return mx.squeeze(x, _axes(axis, x.ndim))
+
+
+def concatenate(arrays, axis=0):
+    if arrays[0].ndim == 0:
+        raise ValueError("concatenate: zero-dimensional arrays can't be joined; use np.stack")
+    return mx.concatenate(arrays, np.lib.array_utils.normalize_axis_index(axis, arrays[0].ndim))
+
+
+# ---------------------------------------------------------------------------- constants
+
+
+def signbit(x):
+    return (x < 0) | ((x == 0) & (1 / x < 0))
+
+
+def isrealobj(x):
+    return x.dtype != mx.complex64
+
+
+def iscomplexobj(x):
+    return x.dtype == mx.complex64
+
+
+def result_type(*arrays_and_dtypes):
+    return mx.result_type(
+        *[a if isinstance(a, mx.array) else dtype_of(a) for a in arrays_and_dtypes]
+    )
+
+
+def searchsorted(a, v, side="left"):
+    a, v = (x if isinstance(x, mx.array) else mx.array(np.asarray(x)) for x in (a, v))
+    return mx.searchsorted(a, v, side=side)
+
+
+def array_equiv(a, b):
+    try:
+        return mx.all(a == b)
+    except ValueError:
+        return mx.array(False)
+
+
+# These wait, as reading does.
+
+
+def argwhere(x):
+    return mx.array(np.argwhere(np.array(x)))
+
+
+def flatnonzero(x):
+    return mx.array(np.flatnonzero(np.array(x)))
+
+
+def array_repr(x, *args, **kwargs):
+    return np.array_repr(np.array(x), *args, **kwargs)
+
+
+def array_str(x, *args, **kwargs):
+    return np.array_str(np.array(x), *args, **kwargs)
+
+
+def array2string(x, *args, **kwargs):
+    return np.array2string(np.array(x), *args, **kwargs)
+
+
 # ---------------------------------------------------------------------------- sums
 
 _TERMS = 32  # of one sum
@@ -135,11 +207,11 @@ def sum(x: mx.array, axis: Any = None, keepdims: bool = False) -> mx.array:
     Half types are summed in float32 and rounded once.
     """
     axes = _axes(axis, x.ndim)
-    if mx.issubdtype(x.dtype, mx.integer) or x.dtype == mx.bool_:
-        return mx.sum(x, axes, keepdims)  # exact
+    if not mx.issubdtype(x.dtype, mx.inexact):
+        return _of_longest(mx.sum, 0, x, axes, keepdims)  # exact
     shape = x.shape
     total = x.astype(mx.float32) if x.dtype.size == 2 else x
-    for first, last in runs(axes):
+    for first, last in _fastest_first(runs(axes), shape):
         total = _levels(
             total.reshape(
                 math.prod(shape[:first]), math.prod(shape[first:last]), math.prod(shape[last:])
@@ -149,6 +221,42 @@ def sum(x: mx.array, axis: Any = None, keepdims: bool = False) -> mx.array:
     if not keepdims:
         shape = tuple([n for i, n in enumerate(shape) if i not in axes])
     return total.reshape(shape).astype(x.dtype)
+
+
+def _fastest_first(runs, shape):
+    """Order runs of axes: rows are added as vectors, of what that leaves the rest is soon made."""
+
+    def has_rows(run):
+        return math.prod(shape[slice(*run)]) >= 8 and math.prod(shape[run[1] :]) >= _SIDE_BY_SIDE
+
+    return sorted(runs, key=has_rows, reverse=True)
+
+
+def _longest(x):
+    """Integers as NumPy adds and multiplies them, which overflow later."""
+    if mx.issubdtype(x.dtype, mx.inexact):
+        return x
+    return x.astype(mx.uint64 if mx.issubdtype(x.dtype, mx.unsignedinteger) else mx.int64)
+
+
+def _of_longest(reduce, neutral, x, axes, keepdims):
+    x = _longest(x)
+    if x.size:
+        return reduce(x, axes, keepdims)
+    # MLX does not initialize such a result for 64-bit integers.
+    kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
+    return mx.full(kept, neutral, x.dtype)
+
+
+def prod(x, axis=None, keepdims=False):
+    return _of_longest(mx.prod, 1, x, _axes(axis, x.ndim), keepdims)
+
+
+def cumsum(x, axis):
+    (axis,) = _axes(axis, x.ndim)
+    if not mx.issubdtype(x.dtype, mx.inexact):
+        return mx.cumsum(_longest(x), axis)
+    return mx.cumsum(x.astype(mx.float32) if x.dtype.size == 2 else x, axis).astype(x.dtype)
 
 
 def _levels(x: mx.array) -> mx.array:
@@ -196,24 +304,51 @@ def nonzero(x: mx.array) -> tuple[Any, ...]:
 
 def getitem(x: mx.array, index: Any) -> mx.array:
     """Index as NumPy does, and check the bounds as far as they are known on the host."""
-    return x[_index(x.shape, index)]
+    shape, index = _index(x.shape, index)
+    return x.reshape(shape)[index]
 
 
 def add_at(shape: tuple[Any, ...], index: Any, x: mx.array) -> mx.array:
     """Return zeros with `x` added at `index`, repeatedly where an index repeats."""
-    return mx.zeros(shape, x.dtype).at[_index(shape, index)].add(x)
+    longer, index = _index(shape, index)
+    wide = x.astype(mx.float32) if x.dtype.size == 2 else x
+    return mx.zeros(longer, wide.dtype).at[index].add(wide).reshape(shape).astype(x.dtype)
 
 
 def _index(shape, index):
-    """Masks become integers; NumPy raises its own error for what it would not take."""
+    """Return the shape to index, and an index that MLX takes.
+
+    Masks become integers, of which one without axes has an axis of length one. NumPy raises its own
+    error for what it would not take.
+    """
     parts = index if isinstance(index, tuple) else (index,)
     host = tuple([np.zeros(p.shape, int) if isinstance(p, mx.array) else p for p in parts])
     np.broadcast_to(np.False_, shape)[host]
-    result = []
-    for p in parts:
+    shape, result, axis = list(shape), [], 0
+    for i, p in enumerate(parts):
+        if isinstance(p, (bool, np.bool_)):
+            p = np.array(p)
         if isinstance(p, np.ndarray):
+            if p.dtype == bool and p.ndim == 0:
+                shape.insert(axis, 1)
+                p = p.reshape(1)
             found = p.nonzero() if p.dtype == bool else (p,)
-            result += [mx.array(np.asarray(i, np.int32, order="C")) for i in found]
+            result += [mx.array(np.asarray(j, np.int32, order="C")) for j in found]
+            axis += len(found)
         else:
             result.append(p)
-    return tuple(result)
+            axis = _after(p, axis, parts[i + 1 :], len(shape))
+    return shape, tuple(result)
+
+
+def _after(part, axis, rest, ndim):
+    """Return the axis that the part after this one is for."""
+    if part is Ellipsis:
+        return ndim - builtins.sum(_axes_of_index(p) for p in rest)
+    return axis + _axes_of_index(part)
+
+
+def _axes_of_index(part):
+    if isinstance(part, np.ndarray) and part.dtype == bool:
+        return part.ndim
+    return 0 if part is None or isinstance(part, (bool, np.bool_)) else 1

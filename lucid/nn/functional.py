@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from lucid._tensor import Tensor, constant, dtype_name, is_mlx
+from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx, module_of
 from lucid.ops.batch_norm import batch_norm
 from lucid.ops.mean import mean
 
@@ -78,6 +78,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
     array([3., 0.])
     """
+    input, weight = beside(weight, input), beside(input, weight)
     input = input if hasattr(input, "ndim") else np.asarray(input)
     weight = weight if hasattr(weight, "ndim") else np.asarray(weight)
     if weight.ndim != 2 or input.shape[-1:] != weight.shape[1:]:
@@ -197,7 +198,8 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     input : array_like or Tensor, shape (N, C) or (N, C, S...)
         Logits.
     target : array_like of int, shape (N,) or (N, S...)
-        Indices of classes, from 0 to C - 1; on the gpu that is not checked.
+        Indices of classes, from 0 to C - 1. Those of an MLX array, whose values would have to be
+        waited for, are not checked: the loss of one out of range is NaN, its gradient 0.
     reduction : {"mean", "sum", "none"}
 
     Returns
@@ -229,7 +231,9 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
             f"{shape} and target {labels.shape}"
         )
     if getattr(labels.dtype, "kind", dtype_name(labels.dtype)[0]) not in "iu":
-        raise TypeError(f"cross_entropy: target must hold class indices, got {labels.dtype}")
+        raise TypeError(
+            f"cross_entropy: target must hold class indices, got {dtype_name(labels.dtype)}"
+        )
     classes = shape[1]
     if labels.size and not on_gpu and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(
@@ -237,8 +241,15 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
             f"{labels.min()} to {labels.max()}"
         )
     log_likelihood = np.moveaxis(log_softmax(input, axis=1), 1, -1).reshape(-1, classes)
-    picked = log_likelihood[np.arange(labels.size), labels.reshape(-1)]
-    return _reduce("cross_entropy", -picked.reshape(labels.shape), reduction)
+    labels, shape = labels.reshape(-1), labels.shape
+    if on_gpu:
+        labels = labels.astype(module_of(labels).int64)
+        known = (labels >= 0) & (labels < classes)
+        picked = log_likelihood[np.arange(labels.size), labels * known]
+        picked = np.where(constant(known), picked, np.nan)
+    else:
+        picked = log_likelihood[np.arange(labels.size), labels]
+    return _reduce("cross_entropy", -picked.reshape(shape), reduction)
 
 
 @overload

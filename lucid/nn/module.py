@@ -219,7 +219,7 @@ class Module:
         moved = [
             (t, *(None if v is None else v.detach().to(device_or_dtype) for v in (t, t.grad)))
             for t in (*self.parameters(), *self.buffers())
-            if is_device or is_floating(t.dtype) or _is_floating(t.dtype)
+            if is_device or is_floating(t.dtype) or _is_floating(_numpy_dtype(t.dtype))
         ]
         for t, value, gradient in moved:  # not before all of them could be converted
             t.data, t.grad = value.data, gradient  # type: ignore[union-attr]
@@ -302,7 +302,8 @@ class Module:
             if array.shape != own[name].shape:
                 problems.append(f"{name} must have shape {own[name].shape}, got {array.shape}")
             elif not np.can_cast(array.dtype, _numpy_dtype(own[name].dtype), "same_kind"):
-                problems.append(f"{name} must cast to {own[name].dtype}, got {array.dtype}")
+                kinds = dtype_name(own[name].dtype), dtype_name(array.dtype)
+                problems.append(f"{name} must cast to {kinds[0]}, got {kinds[1]}")
             elif not is_writable(own[name]):
                 problems.append(f"{name} must be writable, it is read-only or a computed Tensor")
             else:

@@ -7,7 +7,7 @@ import string
 
 import numpy as np
 
-from .._tensor import as_tensor
+from .._tensor import as_tensor, operands
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import Multiply, fit
@@ -41,7 +41,7 @@ def _transposed(x):
 
 
 def matmul(x1, x2, /):
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = operands(x1, x2)
     if x1.ndim > 1 and x2.ndim > 1:
         return Matmul.apply(x1, x2)
     if not x1.ndim or not x2.ndim:
@@ -55,7 +55,7 @@ def matmul(x1, x2, /):
 
 def dot(a, b, out=None):
     refuse("dot", out=out)
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = operands(a, b)
     if not a.ndim or not b.ndim:
         return Multiply.apply(a, b)
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, (-1, -2))
@@ -63,11 +63,12 @@ def dot(a, b, out=None):
 
 def outer(a, b, out=None):
     refuse("outer", out=out)
-    return Multiply.apply(ravel(as_tensor(a))[:, None], ravel(as_tensor(b)))
+    a, b = operands(a, b)
+    return Multiply.apply(ravel(a)[:, None], ravel(b))
 
 
 def tensordot(a, b, axes=2):
-    a, b = as_tensor(a), as_tensor(b)
+    a, b = operands(a, b)
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
     axes_a, axes_b = (
@@ -127,11 +128,11 @@ class Einsum(Function):
         return tuple(grads)
 
 
-def einsum(subscripts, /, *operands, out=None, optimize=False, dtype=None):
+def einsum(subscripts, /, *arrays, out=None, optimize=False, dtype=None):
     refuse("einsum", out=out, dtype=dtype)
     if not isinstance(subscripts, str):
         raise TypeError(f"einsum: subscripts must be a string, got {type(subscripts).__name__}")
-    tensors = [as_tensor(t) for t in operands]
+    tensors = operands(*arrays)
     terms, result = _explicit(subscripts, tensors)
     spare = [c for c in string.ascii_letters if c not in "".join(terms)]
     for i, term in enumerate(list(terms)):

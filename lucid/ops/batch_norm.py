@@ -101,8 +101,8 @@ def _general_batch_norm(
     (array([ 1., 10.]), array([  1.5, 100.5]))
     """
     x = input.data if isinstance(input, Tensor) else checks.array("input", input)
-    gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight)
-    beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias)
+    gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
+    beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
     mean, var = running_mean, running_var
     if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
         mean = checks.buffer("running_mean", running_mean)

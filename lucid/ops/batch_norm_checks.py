@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from lucid._tensor import Tensor, dtype_name, is_floating, to_array
+from lucid._tensor import Tensor, beside, dtype_name, is_floating, to_array
 from lucid.backends import namespace
 
 
-def array(name: str, value: Any) -> Any:
-    """Return `value`, which is no Tensor, as an array of its own kind."""
+def array(name: str, value: Any, like: Any = None) -> Any:
+    """Return `value`, which is no Tensor, as an array of its own kind, a list as one of `like`."""
     if value.__class__ is np.ndarray or (value is None and name != "input"):
         return value
     if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
         raise TypeError(f"batch_norm: {name} must be a plain array, got {type(value).__name__}")
     if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
         raise TypeError(f"batch_norm: {name} must be an array, got a list of Tensors; use np.stack")
-    return to_array(value)
+    return to_array(beside(like, value))
 
 
 def buffer(name: str, value: Any) -> Any:
@@ -108,7 +108,9 @@ def check_running(x: Any, mean: Any, var: Any, training: bool, channel_axis: int
             continue
         _check_vector(name, v, x, channel_axis)
         if not _is_real_float(v.dtype):
-            raise TypeError(f"batch_norm: {name} must have a floating dtype, got {v.dtype}")
+            raise TypeError(
+                f"batch_norm: {name} must have a floating dtype, got {dtype_name(v.dtype)}"
+            )
         if training and v.__class__ is np.ndarray and not v.flags.writeable:
             raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
     if training and mean is not None:
@@ -143,8 +145,9 @@ def floating(x: Any, weight: Any, bias: Any, channel_axis: int) -> list[Any]:
             _check_vector(name, v, x, channel_axis)
         if v is not None and not _is_real_float(v.dtype):
             if getattr(v.dtype, "kind", dtype_name(v.dtype)[0]) not in "iub":
+                kind = dtype_name(v.dtype)
                 raise TypeError(
-                    f"batch_norm: {name} must have a real dtype up to float64, got {v.dtype}"
+                    f"batch_norm: {name} must have a real dtype up to float64, got {kind}"
                 )
             xp = namespace(v)
             v = v.astype(xp.float64 if xp is np and name != "input" else xp.float32)

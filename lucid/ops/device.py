@@ -17,6 +17,7 @@ class To(Function):
     schema_v1 = OpSchema("to")
     saves_input = False
     fresh_grads = True
+    moves = True
 
     @staticmethod
     def forward(ctx: Context, x: Any, device: str, dtype: Any) -> Any:

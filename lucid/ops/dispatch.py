@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, constant, is_mlx
+from .._tensor import Tensor, beside, constant, is_mlx
 from ..autograd.arrays import check_devices
 from ..backends import namespace
 from .reductions import refuse
@@ -29,7 +29,7 @@ def constant_rule(func: Any) -> Callable[..., Any]:
 
 def _on_device(func, args):
     """Return the function that stands for NumPy's on the device of its arguments."""
-    arrays = args[0] if args and args[0].__class__ in (tuple, list) else args
+    arrays = [a for part in args for a in (part if part.__class__ in (tuple, list) else (part,))]
     for a in arrays:
         if a.__class__ is not np.ndarray and is_mlx(a):
             break
@@ -73,6 +73,8 @@ def install(ufuncs: dict[Any, Any], functions: dict[Any, Any], methods: dict[Any
 
     def array_ufunc(self, ufunc, method, *inputs, **kwargs):
         rule = ufuncs.get(ufunc) if method == "__call__" else None
+        if self.data.__class__ is not np.ndarray:
+            inputs = tuple([beside(self, a) for a in inputs])
         if rule is not None and not kwargs:
             return rule(*inputs)
         refuse(ufunc.__name__, out=kwargs.pop("out", None))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, constant, is_floating, to_array
+from .._tensor import Tensor, as_tensor, beside, constant, is_floating, to_array
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import refuse, sum_to
@@ -410,7 +410,9 @@ def where(condition, x=None, y=None, /):
         return tuple(constant(i) for i in namespace(_raw(condition)).nonzero(_raw(condition)))
     if isinstance(condition, Tensor) and condition.requires_grad:
         raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
-    condition = _raw(condition)
+    for like in (x, y):
+        condition = beside(like, _raw(condition))
+    x, y = beside(y, x), beside(x, y)
     if not np.isscalar(condition):  # a copy, since the caller may change it before backward
         condition = to_array(condition, copy=True)
     return Where.apply(condition, x, y)
@@ -418,7 +420,8 @@ def where(condition, x=None, y=None, /):
 
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
     refuse("clip", out=out)
-    return Clip.apply(a, a_min if min is None else min, a_max if max is None else max)
+    low, high = a_min if min is None else min, a_max if max is None else max
+    return Clip.apply(a, beside(a, low), beside(a, high))
 
 
 def divmod(x, y, /):

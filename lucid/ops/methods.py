@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor
+from .._tensor import Tensor, beside
 from .device import to
 from .elementwise import astype
 from .shape import getitem, reshape, transpose
@@ -36,6 +36,7 @@ _COMPARISONS = {
     "ge": np.greater_equal,
 }
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+_SEQUENCES = (list, tuple)
 _METHODS = (
     "sum prod mean var std max min cumsum clip round dot ravel squeeze swapaxes take copy argmax "
     "argmin argsort nonzero all any"
@@ -65,10 +66,10 @@ def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
 
 def _operators(rule):
     def operator(self, other):
-        return rule(self, other)
+        return rule(self, beside(self, other) if other.__class__ in _SEQUENCES else other)
 
     def reflected(self, other):
-        return rule(other, self)
+        return rule(beside(self, other) if other.__class__ in _SEQUENCES else other, self)
 
     return operator, reflected
 

@@ -118,7 +118,7 @@ class Cumsum(Function):
         ctx.axis = axis
         if is_half(x):
             return x.cumsum(axis=axis, dtype=np.float32).astype(x.dtype)
-        return x.cumsum(axis=axis)
+        return namespace(x).cumsum(x, axis=axis)
 
     @staticmethod
     def backward(ctx, g):
@@ -183,12 +183,9 @@ def _start(initial, result):
     """Return `initial` in the dtype of the result: NumPy starts from there."""
     if isinstance(initial, Tensor):
         return initial.astype(result.dtype)
-    if not isinstance(result.data, np.ndarray):
-        return initial
-    start = np.array(initial, result.dtype)
-    if start.ndim:
-        raise ValueError(f"initial: must be a number, got shape {start.shape}")
-    return start
+    if np.ndim(initial):
+        raise ValueError(f"initial: must be a number, got shape {np.shape(initial)}")
+    return namespace(result.data).array(initial, result.dtype)
 
 
 def cumsum(a, axis=None, dtype=None, out=None):

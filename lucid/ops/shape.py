@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, copied, dtype_name, is_mlx, to_numpy
+from .._tensor import Tensor, copied, dtype_name, is_mlx, operands, to_numpy
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
@@ -192,8 +192,7 @@ class Roll(Function):
 
     @staticmethod
     def forward(ctx, x, shift, axis):
-        ctx.shift = shift if isinstance(shift, int) else tuple(np.ravel(shift).tolist())
-        ctx.axis = axis
+        ctx.shift, ctx.axis = shift, axis
         return namespace(x).roll(x, shift, axis)
 
     @staticmethod
@@ -206,7 +205,7 @@ class Roll(Function):
 
 
 def roll(a, shift, axis=None):
-    return Roll.apply(a, shift, axis)
+    return Roll.apply(a, shift if isinstance(shift, int) else tuple(np.ravel(shift).tolist()), axis)
 
 
 class Pad(Function):
@@ -258,7 +257,7 @@ class Concatenate(Function):
 
 def concatenate(arrays, axis=0, out=None, dtype=None, casting="same_kind"):
     refuse("concatenate", out=out, casting=None if casting == "same_kind" else casting)
-    arrays = [as_tensor(a) for a in arrays]
+    arrays = operands(*arrays)
     if dtype is not None:
         arrays = [a.astype(dtype) for a in arrays]
     if axis is None:
@@ -267,7 +266,7 @@ def concatenate(arrays, axis=0, out=None, dtype=None, casting="same_kind"):
 
 
 def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    arrays = [as_tensor(a) for a in arrays]
+    arrays = operands(*arrays)
     if len({a.shape for a in arrays}) > 1:
         raise ValueError(
             f"stack: all arrays must have one shape, got {', '.join(str(a.shape) for a in arrays)}"
