@@ -37,6 +37,7 @@ cdef extern from "reduce.h" nogil:
         LUCID_OK
         LUCID_NONFINITE
         LUCID_NO_MEMORY
+        LUCID_FEW
     ctypedef struct lucid_reduction:
         lucid_plan plan
         const char *x
@@ -76,6 +77,8 @@ cdef void plan_loops(lucid_plan *plan, int nop, int ndim, const cnp.npy_intp *sh
 cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *like,
                      cnp.npy_intp itemsize, cnp.npy_intp *strides) noexcept nogil
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil
+cdef int mean_few(const void *x, bint wide, size_t outer, size_t n, size_t inner,
+                  void *out) noexcept nogil
 
 # These set of.kernels.
 cdef int batch_norm_forward(lucid_channels *of, lucid_array x, lucid_vector weight,

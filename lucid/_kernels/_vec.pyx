@@ -33,6 +33,8 @@ cdef extern from "layout.h" nogil:
 
 cdef extern from "reduce.h" nogil:
     int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *reduction)
+    int lucid_mean_few(const lucid_kernels *kernels, const void *x, int wide, size_t outer,
+                       size_t n, size_t inner, void *out)
 
 cdef extern from "batch_norm.h" nogil:
     int lucid_batch_norm_forward(
@@ -140,6 +142,11 @@ cdef void keep_order(int ndim, const cnp.npy_intp *shape, const cnp.npy_intp *li
 
 cdef int reduce(const lucid_reduction *reduction) noexcept nogil:
     return lucid_reduce(_active, reduction)
+
+
+cdef int mean_few(const void *x, bint wide, size_t outer, size_t n, size_t inner,
+                  void *out) noexcept nogil:
+    return lucid_mean_few(_active, x, wide, outer, n, inner, out)
 
 
 cdef int batch_norm_forward(lucid_channels *of, lucid_array x, lucid_vector weight,

@@ -32,6 +32,7 @@ cdef extern from *:
 cdef extern from "numpy/arrayobject.h":
     bint PyArray_CheckExact(object o)
     bint PyArray_ISNOTSWAPPED(cnp.ndarray a)
+    bint PyArray_ISCARRAY_RO(cnp.ndarray a)
 
 
 # Below this many elements, releasing the GIL costs more than it gives others.
@@ -175,6 +176,38 @@ cdef object _reduce(cnp.ndarray x, uint64_t mask, bint keepdims, int kind, int r
     if wanted == VARIANCE:
         return variance
     return mean, variance
+
+
+cdef object _mean_few(cnp.ndarray x, uint64_t mask, bint *nonfinite):
+    """Mean of a small dense array of floats over axes that lie together; None if it is none."""
+    cdef int type_num = cnp.PyArray_TYPE(x), nd = cnp.PyArray_NDIM(x), i, ond = 0
+    cdef cnp.npy_intp[64] dims
+    cdef cnp.npy_intp *shape = cnp.PyArray_DIMS(x)
+    cdef cnp.npy_intp n = 1, inner = 1, outputs = 1
+    cdef double value = 0
+    cdef bint reduced = False
+    if not PyArray_ISCARRAY_RO(x) or type_num != cnp.NPY_FLOAT and type_num != cnp.NPY_DOUBLE:
+        return None
+    for i in range(nd):
+        if mask >> i & 1:
+            if inner != 1:
+                return None
+            reduced = True
+            n *= shape[i]
+        else:
+            dims[ond] = shape[i]
+            ond += 1
+            outputs *= shape[i]
+            if reduced:
+                inner *= shape[i]
+    if outputs == 0 or n == 0 or outputs > _vec.LUCID_FEW // n:
+        return None
+    result = _vec.new_array(ond, dims, NULL, type_num) if ond else None
+    nonfinite[0] = _vec.LUCID_NONFINITE == _vec.mean_few(
+        cnp.PyArray_DATA(x), type_num == cnp.NPY_DOUBLE, outputs // inner, n, inner,
+        cnp.PyArray_DATA(<cnp.ndarray>result) if ond else &value,
+    )
+    return result if ond else _scalar(&value, type_num)
 
 
 cdef int _run(_vec.lucid_reduction *r) noexcept nogil:
@@ -331,8 +364,10 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
         dtype is None and out is None and where is True
         and _common(x, axis, keepdims, &kind, &result, &mask)
     ):
-        value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN, 0, False,
-                        &nonfinite)
+        value = None if keepdims is True else _mean_few(<cnp.ndarray>x, mask, &nonfinite)
+        if value is None:
+            value = _reduce(<cnp.ndarray>x, mask, keepdims is True, kind, result, MEAN, 0, False,
+                            &nonfinite)
         if value is not None:
             if nonfinite:
                 return _nonfinite("mean", x, axis, None, 0, keepdims, value)

@@ -27,7 +27,6 @@ enum {
     PARTS_MEMORY = 262144,  /* bytes that the tiles of all parts may take */
     TALL = 1024,            /* rows of columns that are summed plainly */
     NARROW = 32,            /* columns that are too few to fill the registers */
-    FEW_ELEMENTS = 1024,    /* whose sums cost less than the call around them */
     SMALL_TILE = 128,       /* outputs whose accumulators go on the stack */
     SHORT_ROW = 32,         /* a row that is */
     WIDENED = 16,           /* rows of them that are read as one */
@@ -42,9 +41,9 @@ typedef struct {
 typedef struct {
     const lucid_kernels *kernels;
     const lucid_reduction *r;
-    loop loops[LUCID_MAX_NDIM]; /* those inside a task, outermost first */
-    int ndim, partner;          /* the last two to be run: `partner` and ndim - 1 */
-    loop outer[LUCID_MAX_NDIM]; /* those dealt to tasks */
+    loop memory[LUCID_MAX_NDIM], *loops; /* those inside a task, outermost first */
+    int ndim, partner;                   /* the last two to be run: `partner` and ndim - 1 */
+    loop outer[LUCID_MAX_NDIM];          /* those dealt to tasks */
     int nouter;
     int cut, parted; /* the kept loop in chunks, the reduced one in parts; -1 for none */
     ptrdiff_t chunk, part;
@@ -370,12 +369,13 @@ static int finish(const job *j, const loop *loops, int level, lucid_moments a, p
 /* ---- tasks ------------------------------------------------------------------------------------
  */
 
-/* The loops of one task; returns where its x and its results begin. */
-static void place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t *x,
-                  ptrdiff_t *out) {
+/* The loops of one task, in `loops` if they are its own, and where its x and its results begin. */
+static const loop *place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t *x,
+                         ptrdiff_t *out) {
+    const int own = j->cut >= 0 || j->parted >= 0;
     *x = j->r->plan.offset[0];
     *out = j->r->plan.offset[1];
-    memcpy(loops, j->loops, (size_t)j->ndim * sizeof *loops);
+    if (own) memcpy(loops, j->loops, (size_t)j->ndim * sizeof *loops);
     if (j->cut >= 0) {
         loop *l = &loops[j->cut];
         ptrdiff_t first = (ptrdiff_t)(task % j->chunks) * j->chunk;
@@ -397,14 +397,15 @@ static void place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t
         l->length = l->length - first < j->part ? l->length - first : j->part;
         *x += first * l->x;
     }
+    return own ? loops : j->loops;
 }
 
 static void run_task(void *context, size_t index) {
     job *j = context;
-    loop loops[LUCID_MAX_NDIM];
+    loop own_loops[LUCID_MAX_NDIM];
     ptrdiff_t x, out;
     size_t task = index / j->parts, part = index % j->parts;
-    place(j, task, part, loops, &x, &out);
+    const loop *loops = place(j, task, part, own_loops, &x, &out);
     double memory[FIELDS * SMALL_TILE], *own = memory, *heap = NULL;
     if (j->partials) {
         own = j->partials + index * j->fields * j->tile;
@@ -425,9 +426,9 @@ static void run_task(void *context, size_t index) {
 /* Merge the parts of one task, in order, into the first. */
 static void merge_parts(void *context, size_t task) {
     job *j = context;
-    loop loops[LUCID_MAX_NDIM];
+    loop memory[LUCID_MAX_NDIM];
     ptrdiff_t x, out;
-    place(j, task, 0, loops, &x, &out);
+    const loop *loops = place(j, task, 0, memory, &x, &out);
     double *own = j->partials + task * j->parts * j->fields * j->tile;
     lucid_moments first = fields(own, j->tile);
     for (size_t p = 1; p < j->parts; p++) {
@@ -438,53 +439,57 @@ static void merge_parts(void *context, size_t task) {
     if (!finish(j, loops, 0, first, out)) atomic_store(&j->nonfinite, 1);
 }
 
+static void set_loop(loop *l, const lucid_plan *p, int i, size_t tile) {
+    l->length = p->length[i];
+    l->x = p->stride[0][i];
+    l->out = p->stride[1][i];
+    l->tile = tile;
+    l->reduced = p->reduced[i];
+}
+
 /* Tile, chunks and outer loops. */
 static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
-    loop inside[LUCID_MAX_NDIM];
-    int n = 0, left = 0; /* reduced loops still further out */
-    j->tile = 1;
-    j->cut = -1;
-    j->chunks = j->tasks = 1;
+    loop *const end = j->memory + LUCID_MAX_NDIM, *first = end, *cut = NULL;
+    int left = 0; /* reduced loops still further out */
+    j->tile = j->chunks = j->tasks = 1;
     for (int i = 0; i < p->ndim; i++)
         left += p->reduced[i];
     for (int i = p->ndim - 1; i >= 0; i--) {
-        loop l = {p->length[i], p->stride[0][i], p->stride[1][i], 0, p->reduced[i]};
-        if (l.reduced) {
+        if (p->reduced[i]) {
             left--;
-            inside[n++] = l;
+            set_loop(--first, p, i, 0);
             continue;
         }
-        if (j->cut >= 0) {
-            j->outer[j->nouter++] = l;
-            j->tasks *= (size_t)l.length;
+        size_t length = (size_t)p->length[i];
+        if (cut) {
+            set_loop(&j->outer[j->nouter++], p, i, 0);
+            j->tasks *= length;
             continue;
         }
-        l.tile = j->tile;
-        size_t outputs = j->tile * (size_t)l.length;
-        int outermost = !left && n > 0; /* may be cut without a walk being broken */
+        int outermost = !left && first < end; /* may be cut without a walk being broken */
+        size_t outputs = j->tile * length;
+        set_loop(--first, p, i, j->tile);
         if (outputs > LUCID_COLUMNS || (outermost && outputs * reduced > TASK_ELEMENTS)) {
             size_t room = LUCID_COLUMNS / j->tile;
             if (outermost)
                 room = least(room, TASK_ELEMENTS / least(TASK_ELEMENTS, j->tile * reduced));
-            j->cut = n;
+            cut = first;
             j->chunk = (ptrdiff_t)room;
-            j->chunks = ((size_t)l.length + room - 1) / room;
+            j->chunks = (length + room - 1) / room;
             j->tasks *= j->chunks;
             j->tile *= room;
         } else {
             j->tile = outputs;
         }
-        inside[n++] = l;
     }
-    for (int i = 0; i < n; i++)
-        j->loops[i] = inside[n - 1 - i];
-    if (j->cut >= 0) j->cut = n - 1 - j->cut;
+    j->loops = first;
+    j->ndim = (int)(end - first);
+    j->cut = cut ? (int)(cut - first) : -1;
     for (int i = 0; i < j->nouter / 2; i++) {
         loop l = j->outer[i];
         j->outer[i] = j->outer[j->nouter - 1 - i];
         j->outer[j->nouter - 1 - i] = l;
     }
-    j->ndim = n;
 }
 
 /* Parts, where the tasks are few and large. */
@@ -547,11 +552,12 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
     }
     deal_kept(&j, &r->plan, reduced);
     if (j.ndim == 0) {
+        j.loops = j.memory;
         j.loops[0] = (loop){1, j.itemsize, 0, 0, 1};
         j.ndim = 1;
     }
     deal_reduced(&j, reduced);
-    j.few = elements <= FEW_ELEMENTS;
+    j.few = elements <= LUCID_FEW;
     j.partner = find_partner(&j);
     j.direct = takes_directly(&j);
     if (j.parts > 1) {
@@ -565,4 +571,29 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
     }
     if (atomic_load(&j.failed)) return LUCID_NO_MEMORY;
     return atomic_load(&j.nonfinite) ? LUCID_NONFINITE : LUCID_OK;
+}
+
+int lucid_mean_few(const lucid_kernels *kernels, const void *x, int wide, size_t outer, size_t n,
+                   size_t inner, void *out) {
+    const lucid_entries_f32 *f32 = &kernels->compensated;
+    const lucid_entries_f64 *f64 = &kernels->f64;
+    const float *f = x;
+    const double *d = x;
+    double hi[LUCID_FEW], lo[LUCID_FEW];
+    lucid_sums sums = {hi, lo};
+    size_t outputs = outer * inner;
+    memset(hi, 0, outputs * sizeof *hi);
+    memset(lo, 0, outputs * sizeof *lo);
+    if (inner == 1) {
+        if (wide) f64->sum_rows(d, (ptrdiff_t)n, outer, n, 0, sums);
+        else f32->sum_rows(f, (ptrdiff_t)n, outer, n, 0, sums);
+    } else {
+        for (size_t i = 0; i < outer; i++, sums.hi += inner, sums.lo += inner) {
+            if (wide) f64->sum_cols(d + i * n * inner, (ptrdiff_t)inner, n, inner, sums);
+            else f32->sum_cols(f + i * n * inner, (ptrdiff_t)inner, n, inner, sums);
+        }
+    }
+    int finite = wide ? f64->means(hi, lo, outputs, (double)n, out)
+                      : f32->means(hi, lo, outputs, (double)n, out);
+    return finite ? LUCID_OK : LUCID_NONFINITE;
 }
