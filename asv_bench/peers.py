@@ -483,7 +483,7 @@ class Limits:
             }
             return {way: (one[way], 1) for way in ways}
         # Repeated inside, so that starting threads is not what is measured.
-        repeats = 1 if self.threads == 1 else max(1, (64 << 20) // total)
+        repeats = 1 if self.threads == 1 else max(1, (256 << 20) // total)
         return {way: (partial(self._run, way, arrays, size, repeats), repeats) for way in ways}
 
     def _run(self, way, arrays, size, repeats):
