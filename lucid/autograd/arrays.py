@@ -42,6 +42,7 @@ def wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Ten
 
 
 def carries_gradient(cls: type[Function], result: Tensor) -> bool:
+    """Whether a result is of a type that has gradients; its data is then in native byte order."""
     dtype = result.data.dtype
     if is_complex(dtype):
         name = dtype_name(dtype)
@@ -71,7 +72,7 @@ def check_stays(cls: type, result: Any, arrays: list[Any]) -> None:
 
 
 def plain_numbers(items: Any) -> list[Any]:
-    # A NumPy scalar is on no device: as a Python number it takes the dtype of what it meets.
+    """Make Python numbers of NumPy scalars: on no device, they take the dtype of what they meet."""
     return [a.item() if isinstance(a, np.generic) else a for a in items]
 
 

@@ -156,6 +156,7 @@ def _next_function(edge: Any) -> tuple[Any, int]:
 
 
 def already_freed(node: Context) -> str:
+    """Return what to say of a node whose graph is gone."""
     return (
         f"{node.name}: the graph has been freed by an earlier backward; "
         "pass retain_graph=True to the earlier one to go through it again"

@@ -35,6 +35,7 @@ def check(node: Context, g: Any, edge: Any) -> None:
 def accumulate(
     store: Any, slot: Any, g: Tensor, key: Any, owned: set[Any], create_graph: bool
 ) -> None:
+    """Add `g` to what has arrived, in place only where nobody else holds that."""
     old = store[slot]
     if create_graph:
         store[slot] = old + g
@@ -46,6 +47,7 @@ def accumulate(
 
 
 def sum_of(a: Any, b: Any) -> Any:
+    """Add two arrays; the sum of 0-d ones stays an array."""
     total = a + b
     return np.asarray(total) if isinstance(total, np.generic) else total
 
@@ -69,6 +71,7 @@ def differentiate(node: Context, grads: Any, needs: tuple[bool, ...]) -> Any:
 
 
 def miscounted(node: Context, grads: tuple[Any, ...]) -> NoReturn:
+    """Raise the error for a backward that returns too few gradients, or too many."""
     raise RuntimeError(
         f"{node.function.__name__}.backward: must return {len(node.edges)} gradients, one for "
         f"each argument of forward (None for constants), got {len(grads)}"
