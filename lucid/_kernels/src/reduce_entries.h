@@ -97,7 +97,8 @@ INLINE void NAME(sum_strip)(const TYPE *x, ptrdiff_t step, size_t rows, ptrdiff_
         e[j] = COMPENSATED ? vd_load(lo + j * VD) : (vd){0};
     }
     for (size_t r = 0; r < rows; r++, x += step) {
-        __builtin_prefetch((const char *)x + ahead);
+        for (size_t line = 0; line < N * VD * sizeof *x; line += 64)
+            __builtin_prefetch((const char *)x + line + ahead);
         EACH(j, N) ADD(s[j], e[j], WIDEN(x + j * VD));
     }
     EACH(j, N) {
