@@ -122,7 +122,7 @@ INLINE int solve_backward(const job *j, size_t c, const double *s, double shift,
     if (j->dbias) j->dbias[c] = g;
     if (j->dweight) j->dweight[c] = r * gd;
     if (i == 0) { /* dx = a dy, whatever x is */
-        q[0] = q[2] = 0;
+        q[0] = q[2] = q[3] = 0;
         q[1] = a;
         return 0;
     }

@@ -364,7 +364,7 @@ static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *ti
 
 static void piece(const lucid_walk *w, const lucid_pass *p, size_t first, size_t n, size_t index,
                   size_t limit, int back) {
-    region g;
+    region g = {0};
     size_t outer = index / w->chunks, at = index % w->chunks * w->chunk;
     size_t length = least(least(w->length - at, w->chunk), limit);
     ptrdiff_t position[LUCID_MAX_NDIM];
