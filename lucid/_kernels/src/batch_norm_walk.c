@@ -415,6 +415,24 @@ void lucid_walk_run(const lucid_walk *w, const lucid_pass *p, size_t first, size
 
 /* ---- Vectors ---- */
 
+/* Of any alignment; compilers vectorise them where the stride is a constant. */
+static inline void read_floats(const char *restrict from, ptrdiff_t stride, size_t n,
+                               double *restrict to) {
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        memcpy(&f, from + (ptrdiff_t)i * stride, 4);
+        to[i] = f;
+    }
+}
+
+static inline void write_floats(char *restrict to, ptrdiff_t stride, size_t n,
+                                const double *restrict from) {
+    for (size_t i = 0; i < n; i++) {
+        float f = (float)from[i];
+        memcpy(to + (ptrdiff_t)i * stride, &f, 4);
+    }
+}
+
 void lucid_vector_read(const lucid_kernels *kernels, lucid_vector v, size_t n, double absent,
                        double *out) {
     if (!v.data) {
@@ -427,11 +445,8 @@ void lucid_vector_read(const lucid_kernels *kernels, lucid_vector v, size_t n, d
         return;
     }
     if (v.type == LUCID_FLOAT32 && !v.swap) {
-        for (size_t i = 0; i < n; i++) {
-            float f;
-            memcpy(&f, v.data + (ptrdiff_t)i * v.stride, 4);
-            out[i] = f;
-        }
+        if (v.stride == 4) read_floats(v.data, 4, n, out);
+        else read_floats(v.data, v.stride, n, out);
         return;
     }
     float buffer[64];
@@ -464,10 +479,8 @@ static void put(char *to, lucid_type type, int swap, double value) {
 
 void lucid_vector_write(lucid_vector v, size_t n, const double *values) {
     if (v.type == LUCID_FLOAT32 && !v.swap) {
-        for (size_t i = 0; i < n; i++) {
-            float f = (float)values[i];
-            memcpy(v.data + (ptrdiff_t)i * v.stride, &f, 4);
-        }
+        if (v.stride == 4) write_floats(v.data, 4, n, values);
+        else write_floats(v.data, v.stride, n, values);
         return;
     }
     for (size_t i = 0; i < n; i++)
