@@ -200,8 +200,8 @@ class BatchNormNd(Function):
             weight._edge = ctx.edges[1]  # the values it had in forward, at its place in the graph
         needs = ctx.needs_input_grad[:3]
         _, _, training, _, _, channel_axis = ctx.options
-        dtype_of_bias = None if bias is None else bias.data
-        options = dtype_of_bias, ctx.mean, ctx.saved_rstd, training, channel_axis, needs
+        bias = None if bias is None else bias.data
+        options = bias, ctx.mean, ctx.saved_rstd, training, channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)
 

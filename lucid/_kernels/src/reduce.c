@@ -84,6 +84,7 @@ static lucid_moments shifted(lucid_moments a, size_t k) {
 
 /* ---- entries ------------------------------------------------------------------------------- */
 
+/* The entries for float: those of few elements cost more and keep more. */
 static const lucid_entries_f32 *narrow(const job *j) {
     return j->few ? &j->kernels->compensated : &j->kernels->f32;
 }
