@@ -222,7 +222,8 @@ class Module:
             if is_device or is_floating(t.dtype) or _is_floating(_numpy_dtype(t.dtype))
         ]
         for t, value, gradient in moved:  # not before all of them could be converted
-            t.data, t.grad = value.data, gradient  # type: ignore[union-attr]
+            t._replace(value.data)  # type: ignore[union-attr]
+            t.grad = gradient  # type: ignore[union-attr]
         return self
 
     # ------------------------------------------------------------------ saving and loading

@@ -100,9 +100,9 @@ def _general_batch_norm(
     >>> mean, var
     (array([ 1., 10.]), array([  1.5, 100.5]))
     """
-    x = input.data if isinstance(input, Tensor) else checks.array("input", input)
-    gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
-    beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
+    x = input._data if isinstance(input, Tensor) else checks.array("input", input)
+    gamma = weight._data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
+    beta = bias._data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
     mean, var = running_mean, running_var
     if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
         mean = checks.buffer("running_mean", running_mean)
@@ -117,9 +117,9 @@ def _general_batch_norm(
     if isinstance(input, Tensor) or isinstance(weight, Tensor) or isinstance(bias, Tensor):
         y = function.apply(
             # A Tensor that was converted had a dtype that has no gradient.
-            input if isinstance(input, Tensor) and input.data is x else x,
-            weight if isinstance(weight, Tensor) and weight.data is gamma else gamma,
-            bias if isinstance(bias, Tensor) and bias.data is beta else beta,
+            input if isinstance(input, Tensor) and input._data is x else x,
+            weight if isinstance(weight, Tensor) and weight._data is gamma else gamma,
+            bias if isinstance(bias, Tensor) and bias._data is beta else beta,
             options,
         )
     else:
@@ -200,7 +200,7 @@ class BatchNormNd(Function):
             weight._edge = ctx.edges[1]  # the values it had in forward, at its place in the graph
         needs = ctx.needs_input_grad[:3]
         _, _, training, _, _, channel_axis = ctx.options
-        bias = None if bias is None else bias.data
+        bias = None if bias is None else bias._data
         options = bias, ctx.mean, ctx.saved_rstd, training, channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)
