@@ -141,7 +141,7 @@ class Data:
 class Lucid:
     """The public calls on arrays, on Tensors where there is a gradient."""
 
-    package = "lucid"
+    package = "lucid-numpy"
 
     def __init__(self, threads):
         import lucid

@@ -14,7 +14,7 @@ os.environ |= {"MPLBACKEND": "Agg", "TQDM_DISABLE": "1"}
 
 project = "lucid"
 author = copyright = "The lucid developers"
-version = release = metadata.version("lucid")
+version = release = metadata.version("lucid-numpy")
 
 extensions = [
     "sphinx.ext.autodoc",
