@@ -15,10 +15,16 @@ os.environ |= {"MPLBACKEND": "Agg", "TQDM_DISABLE": "1"}
 project = "lucid"
 author = copyright = "The lucid developers"
 version = release = metadata.version("lucid-numpy")
+# From [project.urls] of pyproject.toml, the one place for it; without, there is no link.
+repository = dict(
+    url.split(", ") for url in metadata.metadata("lucid-numpy").get_all("Project-URL") or ()
+).get("Repository")
 
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",
     "numpydoc",
     "matplotlib.sphinxext.plot_directive",
     "sphinx_gallery.gen_gallery",
@@ -31,10 +37,23 @@ nitpicky = False
 toc_object_entries_show_parents = "hide"  # the page is theirs
 
 autosummary_generate = True
+# Beside lucid.Tensor's page, where file names have no case.
+autosummary_filename_map = {"lucid.tensor": "lucid.tensor_function"}
 autodoc_typehints = "none"  # numpydoc's sections say it
 autodoc_default_options = {"member-order": "bysource"}
 numpydoc_show_class_members = False  # the template lists them
 numpydoc_xref_param_type = False
+viewcode_line_numbers = True
+
+# What pages refer to, by hand: the build has no network. tests/test_docs.py checks the names.
+intersphinx_mapping = {
+    project: (url, f"inventories/{project}.txt")
+    for project, url in {
+        "numpy": "https://numpy.org/doc/stable",
+        "python": "https://docs.python.org/3",
+        "scipy": "https://docs.scipy.org/doc/scipy",
+    }.items()
+}
 
 plot_formats = [("png", 180)]
 plot_html_show_formats = False
@@ -59,13 +78,14 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "lucid"
+html_title = f"lucid {version}"
 html_static_path = ["_static"]
 html_css_files = ["lucid.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
+    "logo": {"text": f"lucid {version}"},
     "show_prev_next": True,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -73,4 +93,8 @@ html_theme_options = {
     "footer_end": [],
     "show_toc_level": 2,
 }
+if repository:
+    html_theme_options["icon_links"] = [
+        {"name": "Repository", "url": repository, "icon": "fa-solid fa-code-branch"}
+    ]
 html_sidebars = {"index": []}
