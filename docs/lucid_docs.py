@@ -158,9 +158,9 @@ def signature_of_method(app, what, name, obj, options, signature, return_annotat
         inspect.getclosurevars(obj).nonlocals.get("rule", obj),
         getattr(np, name.rpartition(".")[2]),
     ):
-        _, *parameters = inspect.signature(function).parameters.values()
-        if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            return str(inspect.Signature(parameters)), return_annotation
+        first, *others = inspect.signature(function).parameters.values()
+        if first.kind is not first.VAR_POSITIONAL:
+            return str(inspect.Signature(others)), return_annotation
     return None
 
 
