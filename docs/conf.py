@@ -50,7 +50,12 @@ numpydoc_xref_aliases = {
         name: f":obj:`{name}`"
         for name in (
             *("ImportError", "NotImplementedError", "RuntimeError", "RuntimeWarning", "TypeError"),
-            *("ValueError", "numpy.exceptions.AxisError", "numpy.ndarray", "numpy.random.Generator"),
+            *(
+                "ValueError",
+                "numpy.exceptions.AxisError",
+                "numpy.ndarray",
+                "numpy.random.Generator",
+            ),
         )
     },
     "ndarray": "numpy.ndarray",

@@ -3,7 +3,7 @@
 
 Mean and standard deviation of each colour over a stack of float32 photographs on disk, read block
 by block through `numpy.memmap`. `lucid.Moments` holds count, mean and M2 in float64 and merges the
-blocks without loss, so that memory stays at one block however long the stack is. NumPy's float32
+blocks, so that memory stays at one block however long the stack is. NumPy's float32
 mean of the same channels-last stack is drawn beside it: down the columns it adds one number after
 another, and the error grows with the stack::
 
