@@ -2,17 +2,12 @@
 
 from . import amp, autograd, nn, ops
 from ._config import show_config
-from ._kernels._vec import (
-    cache_info,
-    clear_cache,
-    get_num_threads,
-    set_cache_limit,
-    set_num_threads,
-)
+from ._kernels.memory import cache_info, clear_cache, set_cache_limit
+from ._kernels.threads import get_num_threads, set_num_threads
 from ._tensor import Tensor, as_tensor, tensor
 from .amp import autocast
 from .autograd import enable_grad, grad, hvp, is_grad_enabled, no_grad, value_and_grad
-from .ops.mean import mean, mean_var, std, var
+from .ops.mean_front import mean, mean_var, std, var
 from .ops.moments import Moments
 
 __all__ = [

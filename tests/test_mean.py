@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import lucid
-from lucid._kernels import _vec
+from lucid._kernels import provider as table
 
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
@@ -165,7 +165,7 @@ def test_small_arrays_that_cancel_are_correctly_rounded(terms, rest, seed):
     last = np.full((1, terms.shape[1]), rest * 2.0**-41, np.float32)
     x = np.random.default_rng(seed).permutation(np.concatenate([terms, last, -terms]))
     exact = [Fraction(rest, 2**41 * len(x))] * terms.shape[1]
-    with _vec.using("simd"):
+    with table.using("simd"):
         means = lucid.mean(x, 0), lucid.mean(x.T.copy(), 1), lucid.mean_var(x, 0)[0]
         whole = lucid.mean(x)
     for mean in means:
@@ -285,8 +285,8 @@ BITS = [((1000, 70), 0), ((70, 1000), 1), ((300_000,), None), ((8, 100, 500), (0
 def test_same_bits_for_threads_and_instruction_sets(shape, axis, dtype, threads):
     x = sample(np.random.default_rng(6), shape, dtype, 3)  # 53 bits fill the significand
     seen = set()
-    for isa in _vec.available()["isas"]:
-        with _vec.using(isa=isa):
+    for isa in table.available()["isas"]:
+        with table.using(isa=isa):
             for n in (1, 2, 3, 1):
                 threads(n)
                 results = (

@@ -100,8 +100,3 @@ cdef int batch_norm_double_backward(lucid_channels *of, lucid_array v, lucid_vec
 
 # The lucid_type of a NumPy type number, -1 for types that the kernels do not take.
 cdef int type_of(int type_num) noexcept
-
-# An uninitialised array. `strides` may be NULL: C order. Large ones get their memory from the
-# cache of memory.h, small ones from NumPy as usual.
-cdef object new_array(int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, int type_num)
-cdef cnp.npy_intp item_size(int type_num)

@@ -1,6 +1,7 @@
-"""The provider table: who computes, with which instructions, on how many threads.
+"""The provider table: who computes, and with which instructions.
 
-This module alone holds mutable C state: the active table and the thread limit.
+The C library is linked into this module alone, so that its state, the active table and the thread
+limit, exists once. Other modules reach the drivers by the functions that `provider.pxd` declares.
 """
 import contextlib
 import importlib
@@ -9,14 +10,9 @@ import os
 import sys
 
 cimport numpy as cnp
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from cpython.ref cimport Py_INCREF
-from libc.string cimport memset, strcpy
+from cpython.pycapsule cimport PyCapsule_GetPointer
 
-from lucid._kernels cimport kernels as table
-
-
-cnp.import_array()
+from lucid._kernels cimport table
 
 
 cdef extern from "kernels.h" nogil:
@@ -58,34 +54,6 @@ cdef extern from "parallel.h" nogil:
     int lucid_num_threads()
     void lucid_set_num_threads(int n)
     void lucid_parallel_init(int cpus)
-
-cdef extern from "memory.h" nogil:
-    void *lucid_memory_take(size_t size)
-    void lucid_memory_give(void *memory)
-    void *lucid_memory_resize(void *memory, size_t size)
-    void lucid_memory_clear()
-    void lucid_memory_set_limit(size_t bytes)
-    size_t lucid_memory_limit()
-    size_t lucid_memory_cached()
-    void lucid_memory_init(size_t limit)
-
-cdef extern from "numpy/arrayobject.h":
-    ctypedef struct PyDataMemAllocator:
-        void *ctx
-        void *(*malloc)(void *ctx, size_t size) noexcept nogil
-        void *(*calloc)(void *ctx, size_t count, size_t size) noexcept nogil
-        void *(*realloc)(void *ctx, void *memory, size_t size) noexcept nogil
-        void (*free)(void *ctx, void *memory, size_t size) noexcept nogil
-    ctypedef struct PyDataMem_Handler:
-        char name[127]
-        unsigned char version
-        PyDataMemAllocator allocator
-    object PyDataMem_SetHandler(object handler)
-    object PyArray_NewFromDescr(type subtype, cnp.dtype descr, int nd, const cnp.npy_intp *dims,
-                                const cnp.npy_intp *strides, void *data, int flags, object obj)
-    object PyArray_EMPTY(int nd, cnp.npy_intp *dims, int typenum, int fortran)
-    cnp.dtype PyArray_DescrFromType(int typenum)
-
 
 cdef extern from *:
     """
@@ -365,211 +333,22 @@ def compiler():
     return LUCID_COMPILER.decode()
 
 
-def _usable_cpus():
-    """Processors this process may use: the least of affinity, cgroup quota, OMP_NUM_THREADS."""
-    if hasattr(os, "sched_getaffinity"):
-        cpus = len(os.sched_getaffinity(0))
-    else:
-        cpus = os.cpu_count() or 1
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as f:
-            quota, period = f.read().split()
-        if quota != "max":
-            cpus = min(cpus, max(1, -(-int(quota) // int(period))))
-    except (OSError, ValueError):
-        pass
-    requested = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if requested.isdigit() and int(requested) > 0:
-        cpus = min(cpus, int(requested))
-    return cpus
+# ---- threads, for threads.py ---------------------------------------------------------------------
 
 
-def get_num_threads():
-    """Threads that the next large call may use.
-
-    The least of the limit set by `set_num_threads`, the processors this process may use (affinity,
-    cgroup quota, ``OMP_NUM_THREADS``) and what the OpenMP runtime allows, which threadpoolctl sets.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> import lucid
-    >>> lucid.get_num_threads() >= 1
-    True
-    """
+def num_threads():
+    """Threads that the next large call may use."""
     return lucid_num_threads()
 
 
-def set_num_threads(n):
-    """Limit the threads of the CPU kernels. Results do not depend on it, to the last bit.
-
-    Parameters
-    ----------
-    n : int
-        At least 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `n` is not an integer, or less than 1.
-
-    Examples
-    --------
-    >>> import lucid
-    >>> before = lucid.get_num_threads()
-    >>> lucid.set_num_threads(1)
-    >>> lucid.get_num_threads()
-    1
-    >>> lucid.set_num_threads(before)
-    """
-    if isinstance(n, bool) or not hasattr(n, "__index__"):
-        raise TypeError(f"set_num_threads: n must be an integer, got {n!r}")
-    n = n.__index__()
-    if n < 1:
-        raise ValueError(f"set_num_threads: n must be at least 1, got {n}")
-    lucid_set_num_threads(min(n, 1 << 20))
+def limit_threads(int n):
+    """Set the limit of threads, at least 1."""
+    lucid_set_num_threads(n)
 
 
-# ---- memory of large results -----------------------------------------------------------------
-
-# Below this many bytes the system's allocator keeps pages itself, and switching handlers costs
-# more than it saves.
-cdef enum:
-    CACHED_BYTES = 1 << 20
+def start_threads(int cpus):
+    """Say how many processors there are; call it once, before anything is computed."""
+    lucid_parallel_init(cpus)
 
 
-cdef void *_malloc(void *ctx, size_t size) noexcept nogil:
-    return lucid_memory_take(size)
-
-
-cdef void *_calloc(void *ctx, size_t count, size_t size) noexcept nogil:
-    cdef void *memory
-    if size and count > <size_t>-1 // size:
-        return NULL
-    memory = lucid_memory_take(count * size)
-    if memory != NULL:
-        memset(memory, 0, count * size)
-    return memory
-
-
-cdef void *_realloc(void *ctx, void *memory, size_t size) noexcept nogil:
-    return lucid_memory_resize(memory, size)
-
-
-cdef void _free(void *ctx, void *memory, size_t size) noexcept nogil:
-    lucid_memory_give(memory)
-
-
-# NEP 49. Arrays keep the handler they were made with, for as long as they live.
-cdef PyDataMem_Handler _handler
-strcpy(_handler.name, b"lucid")
-_handler.version = 1
-_handler.allocator = PyDataMemAllocator(NULL, _malloc, _calloc, _realloc, _free)
-cdef object _capsule = PyCapsule_New(&_handler, "mem_handler", NULL)
-
-
-cdef cnp.npy_intp item_size(int type_num):
-    return cnp.PyDataType_ELSIZE(PyArray_DescrFromType(type_num))
-
-
-cdef object new_array(int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, int type_num):
-    cdef cnp.dtype descr
-    cdef cnp.npy_intp size = 1
-    cdef object before, array
-    cdef int i
-    for i in range(nd):
-        size *= dims[i]
-    if size * 8 < CACHED_BYTES and strides == NULL:  # whatever the type
-        return PyArray_EMPTY(nd, dims, type_num, 0)
-    descr = PyArray_DescrFromType(type_num)
-    size *= cnp.PyDataType_ELSIZE(descr)
-    Py_INCREF(descr)  # PyArray_NewFromDescr takes a reference
-    if size < CACHED_BYTES:
-        return PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
-    before = PyDataMem_SetHandler(_capsule)
-    try:
-        array = PyArray_NewFromDescr(cnp.ndarray, descr, nd, dims, strides, NULL, 0, None)
-    finally:
-        PyDataMem_SetHandler(before)
-    return array
-
-
-def clear_cache():
-    """Give the memory kept for future results back to the system.
-
-    Results of a megabyte or more return their memory to a cache when they are freed, so that a
-    loop does not wait for fresh pages in each round.
-
-    Examples
-    --------
-    >>> import lucid
-    >>> lucid.clear_cache()
-    >>> lucid.cache_info()["bytes"]
-    0
-    """
-    with nogil:
-        lucid_memory_clear()
-
-
-def set_cache_limit(n_bytes):
-    """Bound the memory kept for future results, in bytes; 0 keeps none.
-
-    Parameters
-    ----------
-    n_bytes : int
-        At least 0. At import it is 512 MiB, or an eighth of the machine's memory if that is less.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `n_bytes` is not an integer, or negative.
-
-    Examples
-    --------
-    >>> import lucid
-    >>> before = lucid.cache_info()["limit"]
-    >>> lucid.set_cache_limit(0)
-    >>> lucid.set_cache_limit(before)
-    """
-    if isinstance(n_bytes, bool) or not hasattr(n_bytes, "__index__"):
-        raise TypeError(f"set_cache_limit: n_bytes must be an integer, got {n_bytes!r}")
-    n_bytes = n_bytes.__index__()
-    if n_bytes < 0:
-        raise ValueError(f"set_cache_limit: n_bytes must be at least 0, got {n_bytes}")
-    cdef size_t limit = min(n_bytes, sys.maxsize)
-    with nogil:
-        lucid_memory_set_limit(limit)
-
-
-def cache_info():
-    """Bytes kept for future results, and their limit.
-
-    Returns
-    -------
-    dict
-        ``{"bytes": int, "limit": int}``.
-
-    Examples
-    --------
-    >>> import lucid
-    >>> info = lucid.cache_info()
-    >>> info["bytes"] <= info["limit"]
-    True
-    """
-    return {"bytes": lucid_memory_cached(), "limit": lucid_memory_limit()}
-
-
-def _default_limit():
-    limit = 512 << 20
-    try:
-        return min(limit, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
-    except (AttributeError, OSError, ValueError):
-        return limit
-
-
-lucid_memory_init(_default_limit())
-lucid_parallel_init(_usable_cpus())
 activate()

@@ -1,10 +1,9 @@
-"""Types of the mean and variance kernels; see `mean.pyx`.
+"""Types of the front of mean and variance; see `mean_front.pyx`.
 
 A Tensor gives a Tensor. An array gives an array with ``keepdims=True``, a scalar without an axis,
 else an array, or a scalar if no axis is left: ``NDArray | Any`` says so and asks for no cast.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal, SupportsIndex, TypeVar, overload
 
 import numpy as np
@@ -17,23 +16,6 @@ _Out = TypeVar("_Out", bound=NDArray[Any])
 _Whole = NDArray[np.integer[Any]] | NDArray[np.bool_]
 _Axis = SupportsIndex | tuple[SupportsIndex, ...]
 
-def bind(
-    mean: Callable[..., Any],
-    var: Callable[..., Any],
-    std: Callable[..., Any],
-    mean_var: Callable[..., Any],
-    nonfinite: Callable[..., Any],
-) -> None: ...
-def reduce(
-    x: NDArray[Any],
-    axes: tuple[int, ...],
-    keepdims: bool,
-    dtype: np.dtype[Any],
-    mean: bool,
-    variance: bool,
-    ddof: float | np.number[Any] = 0.0,
-    root: bool = False,
-) -> tuple[Any, bool]: ...
 @overload
 def mean(
     x: Tensor,
