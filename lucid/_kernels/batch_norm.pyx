@@ -80,6 +80,16 @@ cdef inline int _operand(operand *o, cnp.ndarray x, const extent *e, str name) e
     return 0
 
 
+cdef inline int _result(provider.lucid_array *a, cnp.ndarray x) except -1:
+    """An array that `_like` made and nobody else knows yet."""
+    a.data = <char *>cnp.PyArray_DATA(x)
+    a.strides = <const ptrdiff_t *>cnp.PyArray_STRIDES(x)
+    a.type = <provider.lucid_type>_type(x)
+    a.swap = False
+    a.aligned = True
+    return 0
+
+
 cdef inline int _vector(provider.lucid_vector *v, object values, cnp.npy_intp c, str name,
                         bint written=False) except -1:
     """An ndarray of shape (C,), or None."""
@@ -115,7 +125,8 @@ cdef inline cnp.ndarray _new_vector(cnp.npy_intp n, int type_num):
 cdef cnp.ndarray normalize(cnp.ndarray x, weight, bias, running_mean, running_var, bint training,
                            double momentum, double eps, int axis, double *mean, double *rstd):
     cdef extent of
-    cdef operand a, b
+    cdef operand a
+    cdef provider.lucid_array b
     cdef provider.lucid_vector w, u, m, v
     cdef cnp.ndarray y
     cdef int status
@@ -126,22 +137,22 @@ cdef cnp.ndarray normalize(cnp.ndarray x, weight, bias, running_mean, running_va
     _vector(&m, running_mean, c, "running_mean", training)
     _vector(&v, running_var, c, "running_var", training)
     y = _like(x, &a, &of)
-    _operand(&b, y, &of, "y")
+    _result(&b, y)
     if PyArray_SIZE(y) < GIL_ELEMENTS:
         if training:
             status = provider.batch_norm_forward(&of.channels, a.array, w, u, m, v, momentum, eps,
-                                                 b.array, mean, rstd)
+                                                 b, mean, rstd)
         else:
-            status = provider.batch_norm_inference(&of.channels, a.array, w, u, m, v, eps, b.array,
+            status = provider.batch_norm_inference(&of.channels, a.array, w, u, m, v, eps, b,
                                                    mean, rstd)
     else:
         with nogil:
             if training:
                 status = provider.batch_norm_forward(&of.channels, a.array, w, u, m, v, momentum,
-                                                     eps, b.array, mean, rstd)
+                                                     eps, b, mean, rstd)
             else:
                 status = provider.batch_norm_inference(&of.channels, a.array, w, u, m, v, eps,
-                                                       b.array, mean, rstd)
+                                                       b, mean, rstd)
     if status:
         raise MemoryError("batch_norm: no memory for the statistics of the channels")
     return y
@@ -222,7 +233,8 @@ def backward(cnp.ndarray dy, cnp.ndarray x, weight, bias, mean, rstd, bint train
         Of the types of the parameters.
     """
     cdef extent of
-    cdef operand g, a, d
+    cdef operand g, a
+    cdef provider.lucid_array d
     cdef provider.lucid_vector w, m, r, dw, db
     cdef int status
     cdef cnp.npy_intp c = _extent(&of, x, channel_axis)
@@ -233,10 +245,10 @@ def backward(cnp.ndarray dy, cnp.ndarray x, weight, bias, mean, rstd, bint train
     _vector(&w, weight, c, "weight")
     _vector(&m, mean, c, "mean")
     _vector(&r, rstd, c, "rstd")
-    d.array.data = NULL
+    d.data = NULL
     if need_x:
         dx = _like(x, &a, &of)
-        _operand(&d, <cnp.ndarray>dx, &of, "dx")
+        _result(&d, <cnp.ndarray>dx)
     if need_weight:
         dweight = _new_gradient(weight, x, c)
     if need_bias:
@@ -245,11 +257,11 @@ def backward(cnp.ndarray dy, cnp.ndarray x, weight, bias, mean, rstd, bint train
     _vector(&db, dbias, c, "dbias")
     if PyArray_SIZE(x) < GIL_ELEMENTS:
         status = provider.batch_norm_backward(&of.channels, g.array, a.array, w, m, r, training,
-                                              d.array, dw, db)
+                                              d, dw, db)
     else:
         with nogil:
             status = provider.batch_norm_backward(&of.channels, g.array, a.array, w, m, r, training,
-                                                  d.array, dw, db)
+                                                  d, dw, db)
     if status:
         raise MemoryError("batch_norm: no memory for the sums of the channels")
     return dx, dweight, dbias
@@ -274,7 +286,8 @@ def double_backward(v, w, u, cnp.ndarray dy, cnp.ndarray x, weight, mean, rstd, 
     to_weight : ndarray of shape (C,), or None
     """
     cdef extent of
-    cdef operand vx, g, a, dg, da
+    cdef operand vx, g, a
+    cdef provider.lucid_array dg, da
     cdef provider.lucid_vector vw, vb, p, m, r, dw
     cdef int status
     cdef cnp.npy_intp c = _extent(&of, x, channel_axis)
@@ -290,26 +303,26 @@ def double_backward(v, w, u, cnp.ndarray dy, cnp.ndarray x, weight, mean, rstd, 
     _vector(&p, weight, c, "weight")
     _vector(&m, mean, c, "mean")
     _vector(&r, rstd, c, "rstd")
-    dg.array.data = da.array.data = NULL
+    dg.data = da.data = NULL
     if need_dy:
         to_dy = _like(dy, &g, &of)
-        _operand(&dg, <cnp.ndarray>to_dy, &of, "to_dy")
+        _result(&dg, <cnp.ndarray>to_dy)
     if need_x:
         to_x = _like(x, &a, &of)
-        _operand(&da, <cnp.ndarray>to_x, &of, "to_x")
+        _result(&da, <cnp.ndarray>to_x)
     if need_weight:
         to_weight = _new_gradient(weight, x, c)
     _vector(&dw, to_weight, c, "to_weight")
     if PyArray_SIZE(x) < GIL_ELEMENTS:
         status = provider.batch_norm_double_backward(
-            &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg.array, da.array,
+            &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg, da,
             dw,
         )
     else:
         with nogil:
             status = provider.batch_norm_double_backward(
-                &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg.array,
-                da.array, dw,
+                &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg,
+                da, dw,
             )
     if status:
         raise MemoryError("batch_norm: no memory for the sums of the channels")

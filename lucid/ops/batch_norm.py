@@ -46,34 +46,33 @@ def batch_norm(
     channel_axis = checks.check(x, training, momentum, eps, channel_axis)
     checks.check_running(x, mean, var, training, channel_axis)
     x, gamma, beta = checks.floating(x, gamma, beta, channel_axis)
-    y = normalized(
-        # A Tensor that was converted had a dtype that has no gradient.
-        input if isinstance(input, Tensor) and input.data is x else x,
-        weight if isinstance(weight, Tensor) and weight.data is gamma else gamma,
-        bias if isinstance(bias, Tensor) and bias.data is beta else beta,
-        (mean, var, training, momentum, eps, channel_axis),
-    )
-    if not isinstance(y, Tensor) and any(isinstance(a, Tensor) for a in (input, weight, bias)):
-        y = constant(y)
+    options = mean, var, training, momentum, eps, channel_axis
+    if any(isinstance(a, Tensor) for a in (input, weight, bias)):
+        y = record(
+            # A Tensor that was converted had a dtype that has no gradient.
+            input if isinstance(input, Tensor) and input.data is x else x,
+            weight if isinstance(weight, Tensor) and weight.data is gamma else gamma,
+            bias if isinstance(bias, Tensor) and bias.data is beta else beta,
+            options,
+        )
+    else:
+        y = normalized(x, gamma, beta, options)
     if training:
-        count_write(running_mean, running_var)
+        for buffer in (running_mean, running_var):
+            if isinstance(buffer, Tensor):
+                share_version(buffer)[0] += 1
     return y
 
 
+def record(input, weight, bias, options):
+    """Normalize Tensors, and arrays beside them, that have been checked."""
+    return _BY_RANK[input.ndim].apply(input, weight, bias, options)
+
+
 def normalized(input, weight, bias, options):
-    """Normalize what has been checked; a Tensor if one of the three is one."""
-    function = _BY_RANK[input.ndim]
-    if any(isinstance(a, Tensor) for a in (input, weight, bias)):
-        return function.apply(input, weight, bias, options)
-    input, weight, bias = cast_inputs(function.schema_v1, input, weight, bias)
+    """Normalize arrays that have been checked."""
+    input, weight, bias = cast_inputs(_BY_RANK[input.ndim].schema_v1, input, weight, bias)
     return _normalize(input, weight, bias, options)[0]
-
-
-def count_write(*buffers):
-    """Tell graphs that saved these Tensors, if they are any, that they have been written."""
-    for buffer in buffers:
-        if isinstance(buffer, Tensor):
-            share_version(buffer)[0] += 1
 
 
 def _backend(x):

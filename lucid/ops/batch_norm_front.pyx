@@ -10,7 +10,7 @@ from libc.stddef cimport ptrdiff_t
 
 from lucid._kernels cimport batch_norm as kernels
 
-from lucid._tensor import Tensor
+from lucid._tensor import Tensor, share_version
 from lucid.ops import batch_norm as general
 
 cnp.import_array()
@@ -175,16 +175,19 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
                    channel_axis):
         return general.batch_norm(input, running_mean, running_var, weight, bias, training,
                                   momentum, eps, channel_axis=channel_axis)
-    if (
+    traced = (
         isinstance(input, tensor_type) or isinstance(weight, tensor_type)
         or isinstance(bias, tensor_type)
-        or cnp.PyArray_DIMS(<cnp.ndarray>x)[<int>channel_axis] > CHANNELS
-    ):
-        y = general.normalized(input, weight, bias, (mean, var, training, momentum, eps,
-                                                     channel_axis))
-    else:
+    )
+    if not traced and cnp.PyArray_DIMS(<cnp.ndarray>x)[<int>channel_axis] <= CHANNELS:
         y = kernels.normalize(<cnp.ndarray>x, weight, bias, mean, var, training is True, momentum,
                               eps, channel_axis, statistics, statistics + CHANNELS)
-    if training is True and mean is not None:
-        general.count_write(running_mean, running_var)
+    else:
+        options = mean, var, training, momentum, eps, channel_axis
+        y = (general.record if traced else general.normalized)(input, weight, bias, options)
+    if training is True:
+        if isinstance(running_mean, tensor_type):
+            share_version(running_mean)[0] += 1
+        if isinstance(running_var, tensor_type):
+            share_version(running_var)[0] += 1
     return y
