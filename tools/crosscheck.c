@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch_norm.h"
-#include "half.h"
-#include "kernels.h"
-#include "layout.h"
-#include "parallel.h"
-#include "reduce.h"
+#include "contract/half.h"
+#include "contract/kernels.h"
+#include "drivers/batch_norm.h"
+#include "drivers/layout.h"
+#include "drivers/reduce.h"
+#include "platform/parallel.h"
 
 enum { MOST = 1 << 17, OUTPUTS = 4096 };
 

@@ -1,12 +1,12 @@
-#include "batch_norm.h"
+#include "drivers/batch_norm.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch_norm_walk.h"
-#include "parallel.h"
+#include "walk.h"
+#include "platform/parallel.h"
 
 #define COEFFICIENTS 8
 #define ROW_LANES 2560        /* sums of the channels of a group, in lanes */

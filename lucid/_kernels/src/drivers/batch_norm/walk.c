@@ -1,8 +1,8 @@
-#include "batch_norm_walk.h"
+#include "walk.h"
 
 #include <string.h>
 
-#include "half.h"
+#include "contract/half.h"
 
 #define TILE 2048          /* elements of an operand unpacked at once */
 #define CHUNK 16384        /* elements of a piece of one row */

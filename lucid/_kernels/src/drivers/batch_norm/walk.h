@@ -1,9 +1,9 @@
 /* Walking the channels of arrays tile by tile: all that batch normalization knows of memory. */
-#ifndef LUCID_BATCH_NORM_WALK_H
-#define LUCID_BATCH_NORM_WALK_H
+#ifndef LUCID_WALK_H
+#define LUCID_WALK_H
 
-#include "batch_norm.h"
-#include "layout.h"
+#include "drivers/batch_norm.h"
+#include "drivers/layout.h"
 
 #define LUCID_GROUP 512 /* most channels whose sums are gathered at once */
 #define LUCID_OPERANDS 5

@@ -1,8 +1,9 @@
 /* The `simd` provider for one instruction set: the table LUCID_ISA_TABLE(isa). */
 #include <math.h>
 
-#include "half.h"
-#include "kernels.h"
+#include "contract/half.h"
+#include "contract/kernels.h"
+#include "contract/numerics.h"
 #include "vec.h"
 
 #include "means.h"
@@ -13,7 +14,7 @@
 #define TYPE float
 #define COMPENSATED 0
 #define NAME(x) x##_f32
-#include "reduce_entries.h"
+#include "moments.h"
 #undef TYPE
 #undef COMPENSATED
 #undef NAME
@@ -21,7 +22,7 @@
 #define TYPE float
 #define COMPENSATED 1
 #define NAME(x) x##_compensated
-#include "reduce_entries.h"
+#include "moments.h"
 #undef TYPE
 #undef COMPENSATED
 #undef NAME
@@ -29,7 +30,7 @@
 #define TYPE double
 #define COMPENSATED 1
 #define NAME(x) x##_f64
-#include "reduce_entries.h"
+#include "moments.h"
 #undef TYPE
 #undef COMPENSATED
 #undef NAME
@@ -39,7 +40,7 @@
 #define BITS int32_t
 #define FUSE 1
 #define NAME(x) x##_f32
-#include "batch_norm_entries.h"
+#include "channel.h"
 #undef TYPE
 #undef WORK
 #undef BITS
@@ -51,7 +52,7 @@
 #define BITS int64_t
 #define FUSE 1
 #define NAME(x) x##_f64
-#include "batch_norm_entries.h"
+#include "channel.h"
 #undef TYPE
 #undef WORK
 #undef BITS
@@ -63,7 +64,7 @@
 #define BITS int64_t
 #define FUSE 0
 #define NAME(x) x##_wide
-#include "batch_norm_entries.h"
+#include "channel.h"
 #undef TYPE
 #undef WORK
 #undef BITS

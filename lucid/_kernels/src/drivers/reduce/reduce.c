@@ -8,16 +8,16 @@
  *
  * A task walks its loops in memory order and hands the last two to a provider's entry: as rows
  * where the innermost loop is reduced, as columns where it is kept. */
-#include "reduce.h"
+#include "drivers/reduce.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "half.h"
-#include "parallel.h"
+#include "contract/half.h"
+#include "contract/numerics.h"
+#include "platform/parallel.h"
 #include "transpose.h"
-#include "vec.h"
 
 enum {
     TASK_ELEMENTS = 65536,  /* enough to be worth a task */
