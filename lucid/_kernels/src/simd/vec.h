@@ -23,6 +23,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* A loop that is always unrolled. */
+#define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0, j##_end = (N); j < j##_end; j++)
+
 typedef float vf __attribute__((vector_size(VBYTES)));
 typedef double vd __attribute__((vector_size(VBYTES)));
 typedef float vh __attribute__((vector_size(VBYTES / 2))); /* floats that widen to one vd */
