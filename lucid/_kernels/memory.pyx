@@ -12,7 +12,7 @@ from lucid._kernels cimport provider
 cnp.import_array()
 
 
-cdef extern from "memory.h" nogil:
+cdef extern from "platform/memory.h" nogil:
     void *lucid_memory_take(size_t size)
     void lucid_memory_give(void *memory)
     void *lucid_memory_resize(void *memory, size_t size)

@@ -3,7 +3,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport uint64_t
 
 
-cdef extern from "layout.h" nogil:
+cdef extern from "drivers/layout.h" nogil:
     enum:
         LUCID_MAX_NDIM
         LUCID_MAX_OPERANDS
@@ -13,7 +13,7 @@ cdef extern from "layout.h" nogil:
         ptrdiff_t *offset
 
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "contract/kernels.h" nogil:
     ctypedef enum lucid_type:
         LUCID_FLOAT32
         LUCID_FLOAT64
@@ -32,7 +32,7 @@ cdef extern from "kernels.h" nogil:
         pass
 
 
-cdef extern from "reduce.h" nogil:
+cdef extern from "drivers/reduce.h" nogil:
     enum:
         LUCID_OK
         LUCID_NONFINITE
@@ -51,7 +51,7 @@ cdef extern from "reduce.h" nogil:
         int root
 
 
-cdef extern from "batch_norm.h" nogil:
+cdef extern from "drivers/batch_norm.h" nogil:
     ctypedef struct lucid_array:
         char *data
         const ptrdiff_t *strides

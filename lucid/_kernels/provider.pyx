@@ -15,24 +15,24 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from lucid._kernels cimport table
 
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "contract/kernels.h" nogil:
     ctypedef struct lucid_simd:
         const char *isa
         const lucid_kernels *kernels
     size_t lucid_simd_available(lucid_simd *out)
 
-cdef extern from "layout.h" nogil:
+cdef extern from "drivers/layout.h" nogil:
     void lucid_plan_loops(lucid_plan *plan, int nop, int ndim, const ptrdiff_t *shape,
                           const ptrdiff_t *const *strides, uint64_t reduced)
     void lucid_keep_order(int ndim, const ptrdiff_t *shape, const ptrdiff_t *like,
                           ptrdiff_t itemsize, ptrdiff_t *strides)
 
-cdef extern from "reduce.h" nogil:
+cdef extern from "drivers/reduce.h" nogil:
     int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *reduction)
     int lucid_mean_few(const lucid_kernels *kernels, const void *x, int wide, size_t outer,
                        size_t n, size_t inner, void *out)
 
-cdef extern from "batch_norm.h" nogil:
+cdef extern from "drivers/batch_norm.h" nogil:
     int lucid_batch_norm_forward(
         const lucid_channels *of, lucid_array x, lucid_vector weight, lucid_vector bias,
         lucid_vector running_mean, lucid_vector running_var, double momentum, double eps,
@@ -50,7 +50,7 @@ cdef extern from "batch_norm.h" nogil:
         lucid_array x, lucid_vector weight, lucid_vector mean, lucid_vector rstd, int training,
         lucid_array to_dy, lucid_array to_x, lucid_vector to_weight)
 
-cdef extern from "parallel.h" nogil:
+cdef extern from "platform/parallel.h" nogil:
     int lucid_num_threads()
     void lucid_set_num_threads(int n)
     void lucid_parallel_init(int cpus)

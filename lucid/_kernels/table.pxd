@@ -2,7 +2,7 @@
 from libc.stddef cimport ptrdiff_t
 
 
-cdef extern from "kernels.h" nogil:
+cdef extern from "contract/kernels.h" nogil:
     enum:
         LUCID_BLOCK
         LUCID_COLUMNS

@@ -1,74 +1,66 @@
-/* The `simd` provider for one instruction set: the table LUCID_ISA_TABLE(isa). */
+/* The `simd` provider for one instruction set: the table lucid_kernels_ISA, where ISA is LUCID_ISA.
+ *
+ * What is included below vec.h are bodies: they define static functions for this file alone. Those
+ * with parameters are compiled once for each set of them and undefine them at their end:
+ *
+ *     body       entries                          parameters           made as
+ *     means.h    means                                                 f32 f64
+ *     pack.h     pack                                                  each type
+ *     stream.h   stream
+ *     unpack.h   unpack                                                each type
+ *     moments.h  sum, moments: rows, cols         TYPE COMPENSATED     f32 compensated f64
+ *     channel.h  sums, affine: rows, cols; fused  TYPE WORK BITS FUSE  f32 f64 wide
+ *
+ * NAME(x) is what function x is made as. TYPE: the elements in memory. COMPENSATED: whether the
+ * error of each addition is carried along. WORK: the type computed in; BITS: the signed integer as
+ * wide as that. FUSE: whether there are fused entries. */
 #include <math.h>
 
-#include "half.h"
-#include "kernels.h"
+#include "contract/half.h"
+#include "contract/kernels.h"
+#include "contract/numerics.h"
 #include "vec.h"
 
 #include "means.h"
-#include "unpack.h"
 #include "pack.h"
 #include "stream.h"
+#include "unpack.h"
 
+#define NAME(x) x##_f32
 #define TYPE float
 #define COMPENSATED 0
-#define NAME(x) x##_f32
-#include "reduce_entries.h"
-#undef TYPE
-#undef COMPENSATED
-#undef NAME
+#include "moments.h"
 
+#define NAME(x) x##_compensated
 #define TYPE float
 #define COMPENSATED 1
-#define NAME(x) x##_compensated
-#include "reduce_entries.h"
-#undef TYPE
-#undef COMPENSATED
-#undef NAME
+#include "moments.h"
 
+#define NAME(x) x##_f64
 #define TYPE double
 #define COMPENSATED 1
-#define NAME(x) x##_f64
-#include "reduce_entries.h"
-#undef TYPE
-#undef COMPENSATED
-#undef NAME
+#include "moments.h"
 
+#define NAME(x) x##_f32
 #define TYPE float
 #define WORK float
 #define BITS int32_t
 #define FUSE 1
-#define NAME(x) x##_f32
-#include "batch_norm_entries.h"
-#undef TYPE
-#undef WORK
-#undef BITS
-#undef FUSE
-#undef NAME
+#include "channel.h"
 
+#define NAME(x) x##_f64
 #define TYPE double
 #define WORK double
 #define BITS int64_t
 #define FUSE 1
-#define NAME(x) x##_f64
-#include "batch_norm_entries.h"
-#undef TYPE
-#undef WORK
-#undef BITS
-#undef FUSE
-#undef NAME
+#include "channel.h"
 
+#define NAME(x) x##_wide
 #define TYPE float
 #define WORK double
 #define BITS int64_t
 #define FUSE 0
-#define NAME(x) x##_wide
-#include "batch_norm_entries.h"
-#undef TYPE
-#undef WORK
-#undef BITS
-#undef FUSE
-#undef NAME
+#include "channel.h"
 
 #define CHANNEL(s, ...)                                                  \
     {                                                                    \

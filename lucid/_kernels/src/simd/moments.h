@@ -1,5 +1,4 @@
-/* Bodies of the sum and moment entries over TYPE; COMPENSATED says whether the error of each
- * addition is carried along.
+/* Bodies of the sum and moment entries, over TYPE and COMPENSATED (simd.c says what these are).
  *
  * A block's first n & ~7 elements go to LANES lanes, so that 8 lanes (the widest vector) are the
  * unit of every instruction set; the rest is added one by one after the lanes are folded. */
@@ -9,7 +8,6 @@
 /* Bytes to prefetch ahead: the hardware's own prefetch stops at page ends, and leaves a third of
  * the memory's speed unused where there is work to do on each line. */
 #define AHEAD 4096
-#define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0; j < (N); j++)
 
 #define STRIP                                                                                \
     512 /* columns whose block of 32 rows or more is read twice, from L2: 64 KB of floats */
@@ -270,5 +268,7 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
 #undef NL
 #undef WIDEN
 #undef ADD
-#undef EACH
 #undef AHEAD
+#undef TYPE
+#undef COMPENSATED
+#undef NAME

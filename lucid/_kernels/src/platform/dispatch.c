@@ -1,5 +1,5 @@
 /* Which of the compiled instruction sets this processor runs. */
-#include "kernels.h"
+#include "contract/kernels.h"
 
 #if defined(LUCID_X86)
 extern const lucid_kernels lucid_kernels_baseline, lucid_kernels_v3, lucid_kernels_v4;

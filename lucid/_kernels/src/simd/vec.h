@@ -1,15 +1,4 @@
-/* The numerical contract, and the vectors that keep it.
- *
- * One source is compiled for each instruction set. A vector here is as wide as the registers of
- * that set, but every loop works in LANES logical lanes: element i of a block goes to lane
- * i % LANES, lanes are folded pairwise, and blocks are merged in an order that the shape alone
- * fixes. Multiplications and additions are never contracted (-ffp-contract=off). So each result
- * has the same bits on SSE2, AVX2, AVX-512 and NEON, and for any number of threads (of a NaN, sign
- * and payload aside).
- *
- * Accuracy: float32 is summed in float64, at most 128 terms to a partial sum; float64, and float32
- * in small arrays, is summed with the error of each addition carried along (Knuth's TwoSum), so
- * that a block's sum is its exact sum rounded to 106 bits. */
+/* The vectors of one instruction set, as wide as its registers, of floats (vf) and doubles (vd). */
 #ifndef LUCID_VEC_H
 #define LUCID_VEC_H
 
@@ -33,6 +22,9 @@
 #define VD (VBYTES / 8) /* doubles in a vector */
 
 #define INLINE static inline __attribute__((always_inline))
+
+/* A loop that is always unrolled. */
+#define EACH(j, N) _Pragma("GCC unroll 16") for (int j = 0, j##_end = (N); j < j##_end; j++)
 
 typedef float vf __attribute__((vector_size(VBYTES)));
 typedef double vd __attribute__((vector_size(VBYTES)));
@@ -125,15 +117,5 @@ INLINE void vf_stream(float *p, vf v) {
     vf_store(p, v);
 #endif
 }
-
-/* Knuth's TwoSum: s + x = s' + e exactly. Overflow leaves s' as IEEE says, and e unusable. */
-#define TWO_SUM(s, e, x)                              \
-    do {                                              \
-        __typeof__(s) ts_x = (x);                     \
-        __typeof__(s) ts_t = (s) + ts_x;              \
-        __typeof__(s) ts_z = ts_t - (s);              \
-        (e) += ((s) - (ts_t - ts_z)) + (ts_x - ts_z); \
-        (s) = ts_t;                                   \
-    } while (0)
 
 #endif

@@ -2,11 +2,15 @@
 #ifndef LUCID_BATCH_NORM_WALK_H
 #define LUCID_BATCH_NORM_WALK_H
 
-#include "batch_norm.h"
-#include "layout.h"
+#include "drivers/batch_norm.h"
+#include "drivers/layout.h"
 
 #define LUCID_GROUP 512 /* most channels whose sums are gathered at once */
 #define LUCID_OPERANDS 5
+
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 typedef struct {
     char *base; /* of the first element that the loops visit */
@@ -58,10 +62,5 @@ void lucid_walk_run(const lucid_walk *walk, const lucid_pass *pass, size_t first
 
 /* May an affine pass take the sums of the channels ahead meanwhile? */
 int lucid_walk_fuses(const lucid_walk *walk, const lucid_pass *affine, const lucid_pass *sums);
-
-/* Elements [0, n) of a vector as doubles, or `absent` each; and back. */
-void lucid_vector_read(const lucid_kernels *kernels, lucid_vector v, size_t n, double absent,
-                       double *out);
-void lucid_vector_write(lucid_vector v, size_t n, const double *values);
 
 #endif

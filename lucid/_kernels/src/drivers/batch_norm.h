@@ -6,7 +6,7 @@
 #ifndef LUCID_BATCH_NORM_H
 #define LUCID_BATCH_NORM_H
 
-#include "kernels.h"
+#include "contract/kernels.h"
 
 /* An array of the common shape. An output is aligned and native; data is NULL if not wanted. */
 typedef struct {

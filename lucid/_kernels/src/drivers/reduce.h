@@ -2,7 +2,7 @@
 #ifndef LUCID_REDUCE_H
 #define LUCID_REDUCE_H
 
-#include "kernels.h"
+#include "contract/kernels.h"
 #include "layout.h"
 
 typedef struct {

@@ -27,6 +27,11 @@ typedef enum {
     LUCID_TYPES
 } lucid_type;
 
+static inline size_t lucid_item_size(lucid_type type) {
+    static const unsigned char sizes[LUCID_TYPES] = {4, 8, 2, 2, 1, 1, 1, 2, 2, 4, 4, 8, 8};
+    return sizes[type];
+}
+
 /* The sums of one tile's outputs, hi + lo each, where |lo| is what hi could not hold. */
 typedef struct {
     double *hi, *lo;
