@@ -4,8 +4,8 @@ All that is installed runs in this one process, interleaved: in each round every
 limit is timed once, and medians over the rounds are shown. The limit of a mean is reading its
 input, that of a forward pass a copy, of a backward pass a triad (two arrays read, one written), of
 a step both, of a gradient penalty both twice; with ordinary or streaming stores, whichever is
-faster for that size. Limits come from `comparison/limits.c`, built with the system's compiler (`$CC` or cc);
-without one NumPy's copyto, add and dot stand in, and the table says so.
+faster for that size. Limits come from `comparison/limits.c`, built with the system's compiler
+(`$CC` or cc); without one NumPy's copyto, add and dot stand in, and the table says so.
 
 PyTorch's results are what its public calls give. NumPy, MLX and JAX have no batch norm over axis 1:
 there it is the usual expression, compiled by the latter two. "lucid" reuses the memory of results

@@ -55,7 +55,8 @@ def test_limits(tmp_path, threads, compiler):
 
 def test_a_wrong_result_stops_the_comparison():
     script = (
-        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import peers; from comparison.libraries import NumPy\n"
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import peers\n"
+        "from comparison.libraries import NumPy\n"
         "NumPy.mean = lambda self, d: lambda: d.x.mean(d.case.axis) + 1\n"
         "peers.main(['--libraries', 'lucid', 'numpy', '--cases', 'mean .8, 16'])"
     )
