@@ -49,7 +49,8 @@ def described(example):
     """What the picture of an example shows: its function that draws it says so."""
     tree = ast.parse((ROOT / "examples" / f"{example}.py").read_text("utf-8"))
     (plot,) = (f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name == "plot")
-    return ast.get_docstring(plot).partition("\n")[0].removeprefix("Draw ").rstrip(".")
+    what = ast.get_docstring(plot).partition("\n")[0].removeprefix("Draw ").rstrip(".")
+    return what[0].upper() + what[1:]
 
 
 def describe_thumbnails(app, doctree):

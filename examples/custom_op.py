@@ -90,7 +90,7 @@ def estimate(sharp: np.ndarray, blurred: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def plot(images: dict[str, np.ndarray], path: Path) -> None:
-    """Draw the images side by side."""
+    """Draw the photograph, sharp and blurred, and the camera's shake, true and found."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -133,7 +133,7 @@ def train(model, data, epochs: int, seed: int, device: str) -> list[dict]:
 
 
 def plot(history: list[dict]) -> bytes:
-    """Loss, accuracy and the running statistics of the first batch norm by epoch, as a PNG."""
+    """Draw loss, accuracy and the running statistics of the first batch norm by epoch."""
     import matplotlib
 
     matplotlib.use("Agg")
