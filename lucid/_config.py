@@ -8,7 +8,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from ._kernels import _vec
+from ._kernels import provider
+
+__version__ = "0.1.0"
 
 
 @overload
@@ -44,20 +46,18 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
-    from importlib import metadata  # slow to import
-
-    provider, isa = _vec.active()
+    active, isa = provider.active()
     config = {
-        "lucid": metadata.version("lucid"),
+        "lucid": __version__,
         "python": sys.version.split()[0],
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "compiler": _vec.compiler(),
-        "provider": provider,
+        "compiler": provider.compiler(),
+        "provider": active,
         "isa": isa,
-        "available": _vec.available(),
-        "entries": _vec.entries(),
-        "threads": _vec.get_num_threads(),
+        "available": provider.available(),
+        "entries": provider.entries(),
+        "threads": provider.num_threads(),
         "mlx": _mlx(),
     }
     if mode == "dicts":
@@ -74,7 +74,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
 
 def _mlx() -> str | None:
     """Version and device of MLX, None where it is not installed."""
-    from importlib import metadata
+    from importlib import metadata  # slow to import
 
     try:
         version = metadata.version("mlx")

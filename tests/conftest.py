@@ -9,7 +9,7 @@ import functools
 import pytest
 
 import lucid
-from lucid._kernels import _vec
+from lucid._kernels import provider as table
 
 collect_ignore = ["typing_checks.py"]  # for mypy; it calls functions wrongly on purpose
 
@@ -20,7 +20,7 @@ def kernels():
     The simd provider runs on every set, the others on the best; on the rest, where they differ in
     few entries, among the slow tests.
     """
-    known = _vec.available()
+    known = table.available()
     for provider in ["simd", *(p for p in known["providers"] if p != "simd")]:
         for isa in known["isas"]:
             slow = provider != "simd" and isa != known["isas"][0]
@@ -33,7 +33,7 @@ def kernels():
 def isa(request):
     """Run the test once with each provider and instruction set forced."""
     provider, isa = request.param
-    with _vec.using(provider, isa):
+    with table.using(provider, isa):
         yield isa
 
 

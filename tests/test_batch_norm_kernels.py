@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid._kernels import _vec, batch_norm as kernels
+from lucid._kernels import batch_norm as kernels, provider as table
 
 LD = np.longdouble
 SHAPES = [(8, 16), (2, 3), (5, 7, 3), (4, 3, 5, 6), (3, 20, 14, 14), (2, 5, 3, 4, 5), (33, 70)]
@@ -450,10 +450,10 @@ def test_same_bits_on_every_instruction_set_and_thread_count(shape, dtype, layou
     if dtype != "f2":
         x[:, 1] *= 1e25 if dtype == "f4" else 1  # a channel that is computed wide
     found = set()
-    for isa in _vec.available()["isas"]:
+    for isa in table.available()["isas"]:
         for n in (1, 2, 3):
             threads(n)
-            with _vec.using(isa=isa):
+            with table.using(isa=isa):
                 found.add(tuple(digests(x, g, v)))
     assert len(found) == 1
 
@@ -462,10 +462,10 @@ def test_same_bits_on_every_instruction_set_and_thread_count(shape, dtype, layou
 def test_same_bits_past_the_cache(layout, threads):
     x, g = (LAYOUTS[layout](normal((16, 36, 50, 51))) for _ in range(2))
     found = set()
-    for isa in _vec.available()["isas"]:
+    for isa in table.available()["isas"]:
         for n in (1, 3):
             threads(n)
-            with _vec.using(isa=isa):
+            with table.using(isa=isa):
                 y, mean, rstd = forward(x)
                 dx = kernels.backward(g, x, None, None, mean, rstd, True, 1, ALL)[0]
                 found.add((zlib.crc32(y.data.tobytes()), zlib.crc32(dx.data.tobytes())))

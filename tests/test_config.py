@@ -9,7 +9,7 @@ import pytest
 import threadpoolctl
 
 import lucid
-from lucid._kernels import _vec
+from lucid._kernels import provider as table
 
 
 def run(code, **environment):
@@ -39,7 +39,7 @@ def test_show_config_says_what_runs(isa, capsys):
 
 
 def test_environment_chooses_the_instruction_set():
-    for isa in _vec.available()["isas"]:
+    for isa in table.available()["isas"]:
         out = run("import lucid; print(lucid.show_config('dicts')['isa'])", LUCID_ISA=isa)
         assert out.stdout == f"{isa}\n", out.stderr
 
@@ -49,7 +49,7 @@ def test_unknown_names_raise_import_error_with_those_available(variable):
     out = run("import lucid", **{variable: "nonesuch"})
     assert out.returncode != 0
     assert f"ImportError: {variable}: must be one of" in out.stderr
-    known = _vec.available()["isas" if variable == "LUCID_ISA" else "providers"]
+    known = table.available()["isas" if variable == "LUCID_ISA" else "providers"]
     assert all(repr(name) in out.stderr for name in known)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid._kernels import _vec
+from lucid._kernels import provider as table
 
-PROVIDERS = _vec.available()["providers"]
+PROVIDERS = table.available()["providers"]
 OTHERS = [p for p in PROVIDERS if p != "simd"]
 SERVED = {"sum_rows", "sum_cols", "moments_rows", "moments_cols", "channel_sums", "channel_affine"}
 MORE = {"accelerate": {"rsqrt"}}
@@ -32,7 +32,7 @@ def python(code, *arguments, **environment):
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_show_config_names_the_provider_of_each_entry(provider):
     before = lucid.show_config("dicts")["provider"]
-    with _vec.using(provider):
+    with table.using(provider):
         config = lucid.show_config("dicts")
         assert config["provider"] == provider
         served = {name for name, by in config["entries"].items() if by == provider}
@@ -51,11 +51,11 @@ def test_environment_chooses(provider):
 @pytest.mark.parametrize("choice", [{"provider": "fpga"}, {"isa": "vax"}])
 def test_an_unknown_name_raises_and_says_what_there_is(choice):
     ((kind, name),) = choice.items()
-    before = _vec.active()
+    before = table.active()
     with pytest.raises(ImportError, match=name) as error:
-        _vec.activate(**choice)
-    assert all(known in str(error.value) for known in _vec.available()[f"{kind}s"])
-    assert _vec.active() == before
+        table.activate(**choice)
+    assert all(known in str(error.value) for known in table.available()[f"{kind}s"])
+    assert table.active() == before
     code = """
         import sys
         try:
@@ -73,7 +73,7 @@ def test_import_loads_no_provider_before_it_is_chosen():
         lucid.show_config("dicts")
         loaded = ("scipy", "lucid._kernels._blas")
         before = [m in sys.modules for m in loaded]
-        with lucid._kernels._vec.using("blas"):
+        with lucid._kernels.provider.using("blas"):
             print(before, [m in sys.modules for m in loaded])
     """
     assert python(code, LUCID_PROVIDER="simd").strip() == "[False, False] [True, True]"
@@ -86,7 +86,7 @@ COUNTING = """
     import numpy as np
     import lucid
     import lucid.nn.functional as F
-    from lucid._kernels import _vec
+    from lucid._kernels import provider as table
 
     provider = sys.argv[1]
     calls = {}
@@ -147,7 +147,7 @@ COUNTING = """
         dx, = lucid.grad(y, t, grads, create_graph=True)
         lucid.grad(dx, [t, w], grads)
 
-    with _vec.using(provider):
+    with table.using(provider):
         for dtype in ("f4", "f8"):
             x = rng.standard_normal((8, 6000)).astype(dtype)
             measure("sum_rows " + dtype, lucid.mean, x, 1)
@@ -233,7 +233,7 @@ def test_zero_times_infinity_is_nan(provider):
     x = np.array([[1, 2], [np.inf, 3], [np.nan, 4]], np.float32)
     for dtype in (np.float32, np.float64):
         for layout in (x.astype(dtype), np.asfortranarray(x.astype(dtype))):
-            with _vec.using(provider):
+            with table.using(provider):
                 y = lucid.nn.functional.batch_norm(
                     layout, np.zeros(2), np.ones(2), np.zeros(2), np.full(2, 5.0), eps=0
                 )
@@ -245,7 +245,7 @@ def test_zero_times_infinity_is_nan(provider):
 def test_sums_of_what_can_not_be_split(provider, value):
     x = np.ones((300, 40))
     x[5:9, 3] = value
-    with np.errstate(all="ignore"), _vec.using(provider):
+    with np.errstate(all="ignore"), table.using(provider):
         rows, columns = lucid.mean(x.T.copy(), 1), lucid.mean(x, 0)
         expected = x.mean(axis=0)
     np.testing.assert_array_equal(rows, columns)
@@ -255,9 +255,9 @@ def test_sums_of_what_can_not_be_split(provider, value):
 @pytest.mark.parametrize("provider", OTHERS)
 def test_columns_of_different_sizes_keep_their_digits(provider):
     x = np.random.default_rng(1).standard_normal((3000, 30)) * 10.0 ** np.arange(-150, 150, 10)
-    with _vec.using("simd"):
+    with table.using("simd"):
         expected = lucid.mean_var(x, 0)
-    with _vec.using(provider):
+    with table.using(provider):
         np.testing.assert_allclose(lucid.mean_var(x, 0), expected, rtol=1e-13)
         mean = lucid.mean(x, 0)
     np.testing.assert_array_equal(mean, expected[0])  # both all but correctly rounded

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch_norm.h"
-#include "half.h"
-#include "kernels.h"
-#include "layout.h"
-#include "parallel.h"
-#include "reduce.h"
+#include "contract/half.h"
+#include "contract/kernels.h"
+#include "drivers/batch_norm.h"
+#include "drivers/layout.h"
+#include "drivers/reduce.h"
+#include "platform/parallel.h"
 
 enum { MOST = 1 << 17, OUTPUTS = 4096 };
 
@@ -27,10 +27,8 @@ static double uniform(void) {
     return (double)(state * UINT64_C(0x2545F4914F6CDD1D) >> 11) * 0x1p-53;
 }
 
-static const size_t item_size[LUCID_TYPES] = {4, 8, 2, 2, 1, 1, 1, 2, 2, 4, 4, 8, 8};
-
 static void *array(lucid_type type, size_t n, double offset) {
-    char *data = malloc(n * item_size[type]);
+    char *data = malloc(n * lucid_item_size(type));
     for (size_t i = 0; i < n; i++) {
         double x = 4 * uniform() - 2 + offset;
         float f = (float)x;
@@ -39,7 +37,7 @@ static void *array(lucid_type type, size_t n, double offset) {
         int32_t narrow = (int32_t)(x * 0x1p20);
         int16_t small = (int16_t)(x * 1000);
         int8_t byte = (int8_t)(x * 8);
-        size_t size = item_size[type];
+        size_t size = lucid_item_size(type);
         const void *from = size == 8   ? (const void *)&wide
                            : size == 4 ? (const void *)&narrow
                            : size == 2 ? (const void *)&small
@@ -67,10 +65,10 @@ static void add(const void *data, lucid_type type, size_t n) {
         uint64_t wide = 0;
         uint32_t word;
         uint16_t half;
-        const char *at = (const char *)data + i * item_size[type];
-        if (item_size[type] == 8) {
+        const char *at = (const char *)data + i * lucid_item_size(type);
+        if (lucid_item_size(type) == 8) {
             memcpy(&wide, at, 8);
-        } else if (item_size[type] == 4) {
+        } else if (lucid_item_size(type) == 4) {
             memcpy(&word, at, 4);
             wide = word;
         } else {
@@ -104,7 +102,7 @@ static void reduce(const lucid_kernels *kernels, const void *x, lucid_type type,
     ptrdiff_t strides[3], out[3], step = 8;
     const ptrdiff_t *both[] = {strides, out};
     double mean[OUTPUTS], var[OUTPUTS], count = 1, outputs = 1;
-    strides_of(layout, shape, item_size[type], strides);
+    strides_of(layout, shape, lucid_item_size(type), strides);
     for (int i = 2; i >= 0; i--) {
         out[i] = reduced >> i & 1 ? 0 : step;
         if (reduced >> i & 1) {
@@ -140,8 +138,8 @@ static void batch_norm(const lucid_kernels *kernels, lucid_type type, const ptrd
                        int layout, int training, double offset) {
     ptrdiff_t strides[3];
     size_t n = (size_t)(shape[0] * shape[1] * shape[2]), c = (size_t)shape[1];
-    size_t room = n * (layout == SLICED ? 2 : 1), bytes = room * item_size[type];
-    strides_of(layout, shape, item_size[type], strides);
+    size_t room = n * (layout == SLICED ? 2 : 1), bytes = room * lucid_item_size(type);
+    strides_of(layout, shape, lucid_item_size(type), strides);
     void *x = array(type, room, offset), *dy = array(type, room, 0), *v = array(type, room, 0);
     void *y = calloc(1, bytes), *z = calloc(1, bytes);
     double *weight = array(LUCID_FLOAT64, c, 1), *bias = array(LUCID_FLOAT64, c, 0);

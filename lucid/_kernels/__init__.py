@@ -1,1 +1,1 @@
-"""CPU kernels. `_vec` owns the provider table; the other modules hold one operation each."""
+"""CPU kernels: one module for each operation's array calls, over the table that `provider` owns."""

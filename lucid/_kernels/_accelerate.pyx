@@ -9,7 +9,7 @@ from libc.math cimport fabs, frexp, isfinite, ldexp
 from libc.stddef cimport ptrdiff_t
 from libc.string cimport memcpy, memset
 
-from lucid._kernels.kernels cimport (
+from lucid._kernels.table cimport (
     LUCID_BLOCK,
     LUCID_COLUMNS,
     LUCID_LANES,
@@ -131,7 +131,7 @@ cdef inline void add_to_rows(const double *v, double sign, double *a, size_t row
     cblas_dger(CblasRowMajor, <int>rows, <int>n, sign, _ones, 1, v, 1, a, <int>n)
 
 
-include "entries.pxi"
+include "blas_entries.pxi"
 
 
 cdef double rsqrt(double x) noexcept nogil:
@@ -145,5 +145,5 @@ cdef void fill_with_vforce(lucid_kernels *table) noexcept nogil:
     table.rsqrt = rsqrt
 
 
-# For _vec, which owns the tables.
+# For provider.pyx, which owns the tables.
 FILL = PyCapsule_New(<void *>fill_with_vforce, "lucid_provider_fill", NULL)

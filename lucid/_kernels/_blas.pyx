@@ -10,7 +10,7 @@ from libc.stddef cimport ptrdiff_t
 from libc.string cimport memcpy, memset
 from scipy.linalg.cython_blas cimport daxpy, ddot, dgemv, dger, idamax, saxpy
 
-from lucid._kernels.kernels cimport (
+from lucid._kernels.table cimport (
     LUCID_BLOCK,
     LUCID_COLUMNS,
     LUCID_LANES,
@@ -112,8 +112,8 @@ cdef inline void add_to_rows(const double *v, double sign, double *a, size_t row
     dger(&height, &width, &sign, <double *>v, &one, _ones, &one, a, &height)
 
 
-include "entries.pxi"
+include "blas_entries.pxi"
 
 
-# For _vec, which owns the tables.
+# For provider.pyx, which owns the tables.
 FILL = PyCapsule_New(<void *>fill, "lucid_provider_fill", NULL)

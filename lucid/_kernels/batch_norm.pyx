@@ -1,15 +1,13 @@
-"""Batch normalization of ndarrays: from a Python call to one C call.
+"""Batch normalization of ndarrays: the array calls.
 
-`forward`, `inference`, `backward` and `double_backward` trust their caller in all but dtypes.
-`batch_norm` accepts the common case in one test and hands every other call to the function bound by
-`bind`, which checks, explains, converts, and knows Tensors.
+What C is told of shapes, strides and writability is checked here, whoever calls: it follows them
+blindly. Values (`momentum`, `eps`, one element per channel) are the caller's to check.
 """
 cimport numpy as cnp
-from libc.math cimport isfinite
 from libc.stddef cimport ptrdiff_t
 
-from lucid._kernels cimport _vec
-from lucid._kernels import _vec as _provider
+from lucid._kernels cimport memory, provider
+from lucid._kernels import provider as _provider
 
 cnp.import_array()
 
@@ -27,98 +25,142 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     GIL_ELEMENTS = 16384
 
-cdef object _general = None
 
+# An array as C sees it, with copies of what NumPy frees when the array gets another shape, which
+# another thread may give it while C computes.
+cdef struct operand:
+    provider.lucid_array array
+    ptrdiff_t[64] strides
 
-def bind(general):
-    """Bind the function, of the signature of `batch_norm`, that takes every call but the common."""
-    global _general
-    _general = general
+cdef struct extent:
+    provider.lucid_channels channels
+    ptrdiff_t[64] shape
 
 
 cdef inline int _type(cnp.ndarray x) except -1:
-    cdef int kind = _vec.type_of(cnp.PyArray_TYPE(x))
+    cdef int kind = provider.type_of(cnp.PyArray_TYPE(x))
     if kind < 0 and _provider.takes(x.dtype):
-        kind = _vec.type_of(cnp.PyArray_TYPE(x))
-    if not 0 <= kind <= _vec.LUCID_BFLOAT16:
+        kind = provider.type_of(cnp.PyArray_TYPE(x))
+    if not 0 <= kind <= provider.LUCID_BFLOAT16:
         raise TypeError(f"batch_norm: no kernel takes {x.dtype}")
     return kind
 
 
-cdef inline int _array(_vec.lucid_array *a, cnp.ndarray x) except -1:
-    a.data = <char *>cnp.PyArray_DATA(x)
-    a.strides = <const ptrdiff_t *>cnp.PyArray_STRIDES(x)
-    a.type = <_vec.lucid_type>_type(x)
-    a.swap = not PyArray_ISNOTSWAPPED(x)
-    a.aligned = PyArray_ISALIGNED(x)
+cdef inline cnp.npy_intp _extent(extent *e, cnp.ndarray x, int axis) except -1:
+    """Shape and channels of all operands, those of `x`; the number of channels."""
+    cdef int i, nd = cnp.PyArray_NDIM(x)
+    if not 0 <= axis < nd:
+        raise ValueError(f"batch_norm: channel_axis must be an axis of {nd}, got {axis}")
+    for i in range(nd):
+        e.shape[i] = cnp.PyArray_DIMS(x)[i]
+    e.channels.ndim = nd
+    e.channels.axis = axis
+    e.channels.shape = e.shape
+    return e.shape[axis]
+
+
+cdef inline int _operand(operand *o, cnp.ndarray x, const extent *e, str name) except -1:
+    """An array of the common shape."""
+    cdef int i, nd = cnp.PyArray_NDIM(x)
+    cdef bint fits = nd == e.channels.ndim
+    for i in range(nd if fits else 0):
+        fits = fits and cnp.PyArray_DIMS(x)[i] == e.shape[i]
+        o.strides[i] = cnp.PyArray_STRIDES(x)[i]
+    if not fits:
+        shape = tuple([e.shape[i] for i in range(e.channels.ndim)])
+        raise ValueError(
+            f"batch_norm: {name} must have the shape {shape} of the forward call, "
+            f"got {(<object>x).shape}"
+        )
+    o.array.data = <char *>cnp.PyArray_DATA(x)
+    o.array.strides = o.strides
+    o.array.type = <provider.lucid_type>_type(x)
+    o.array.swap = not PyArray_ISNOTSWAPPED(x)
+    o.array.aligned = PyArray_ISALIGNED(x)
     return 0
 
 
-cdef inline int _vector(_vec.lucid_vector *v, object values) except -1:
-    """`values` is None or an ndarray of shape (C,)."""
+cdef inline int _result(provider.lucid_array *a, cnp.ndarray x) except -1:
+    """An array that `_like` made and nobody else knows yet."""
+    a.data = <char *>cnp.PyArray_DATA(x)
+    a.strides = <const ptrdiff_t *>cnp.PyArray_STRIDES(x)
+    a.type = <provider.lucid_type>_type(x)
+    a.swap = False
+    a.aligned = True
+    return 0
+
+
+cdef inline int _vector(provider.lucid_vector *v, object values, cnp.npy_intp c, str name,
+                        bint written=False) except -1:
+    """An ndarray of shape (C,), or None."""
     cdef cnp.ndarray x
     v.data = NULL
     if values is None:
         return 0
     x = <cnp.ndarray?>values
+    if cnp.PyArray_NDIM(x) != 1 or cnp.PyArray_DIMS(x)[0] != c:
+        raise ValueError(f"batch_norm: {name} must have shape ({c},), got {values.shape}")
+    if written and not (PyArray_CheckExact(x) and PyArray_ISWRITEABLE(x)):
+        raise ValueError(f"batch_norm: {name} must be a plain writable array, got {values!r}")
     v.data = <char *>cnp.PyArray_DATA(x)
     v.stride = cnp.PyArray_STRIDES(x)[0]
-    v.type = <_vec.lucid_type>_type(x)
+    v.type = <provider.lucid_type>_type(x)
     v.swap = not PyArray_ISNOTSWAPPED(x)
     return 0
 
 
-cdef inline cnp.ndarray _like(cnp.ndarray x):
-    """An uninitialised native array of x's shape and type whose axes lie in memory as x's do."""
-    cdef cnp.npy_intp[64] strides
-    cdef int nd = cnp.PyArray_NDIM(x), type_num = cnp.PyArray_TYPE(x)
+cdef inline cnp.ndarray _like(cnp.ndarray x, const operand *o, const extent *e):
+    """An uninitialised native array of the common shape and x's type, its axes in x's order."""
+    cdef cnp.npy_intp *shape = <cnp.npy_intp *>e.shape
     if cnp.PyArray_IS_C_CONTIGUOUS(x):
-        return _vec.new_array(nd, cnp.PyArray_DIMS(x), NULL, type_num)
-    _vec.keep_order(nd, cnp.PyArray_DIMS(x), cnp.PyArray_STRIDES(x), _vec.item_size(type_num),
-                    strides)
-    return _vec.new_array(nd, cnp.PyArray_DIMS(x), strides, type_num)
+        return memory.new_array(e.channels.ndim, shape, cnp.PyArray_TYPE(x))
+    return memory.new_ordered(e.channels.ndim, shape, <const cnp.npy_intp *>o.strides,
+                              cnp.PyArray_TYPE(x))
 
 
 cdef inline cnp.ndarray _new_vector(cnp.npy_intp n, int type_num):
     return PyArray_EMPTY(1, &n, type_num, 0)
 
 
-cdef inline cnp.npy_intp _channels(_vec.lucid_channels *of, cnp.ndarray x, int axis) noexcept:
-    of.ndim = cnp.PyArray_NDIM(x)
-    of.axis = axis
-    of.shape = <const ptrdiff_t *>cnp.PyArray_DIMS(x)
-    return cnp.PyArray_DIMS(x)[axis]
-
-
-cdef cnp.ndarray _forward(cnp.ndarray x, weight, bias, running_mean, running_var, bint training,
-                          double momentum, double eps, int axis, double *mean, double *rstd):
-    cdef _vec.lucid_channels of
-    cdef _vec.lucid_array a, b
-    cdef _vec.lucid_vector w, u, m, v
+cdef cnp.ndarray normalize(cnp.ndarray x, weight, bias, running_mean, running_var, bint training,
+                           double momentum, double eps, int axis, double *mean, double *rstd):
+    cdef extent of
+    cdef operand a
+    cdef provider.lucid_array b
+    cdef provider.lucid_vector w, u, m, v
     cdef cnp.ndarray y
     cdef int status
-    _channels(&of, x, axis)
-    _array(&a, x)
-    _vector(&w, weight)
-    _vector(&u, bias)
-    _vector(&m, running_mean)
-    _vector(&v, running_var)
-    y = _like(x)
-    _array(&b, y)
-    if PyArray_SIZE(x) < GIL_ELEMENTS:
+    cdef cnp.npy_intp c = _extent(&of, x, axis)
+    _operand(&a, x, &of, "x")
+    _vector(&w, weight, c, "weight")
+    _vector(&u, bias, c, "bias")
+    _vector(&m, running_mean, c, "running_mean", training)
+    _vector(&v, running_var, c, "running_var", training)
+    y = _like(x, &a, &of)
+    _result(&b, y)
+    if PyArray_SIZE(y) < GIL_ELEMENTS:
         if training:
-            status = _vec.batch_norm_forward(&of, a, w, u, m, v, momentum, eps, b, mean, rstd)
+            status = provider.batch_norm_forward(&of.channels, a.array, w, u, m, v, momentum, eps,
+                                                 b, mean, rstd)
         else:
-            status = _vec.batch_norm_inference(&of, a, w, u, m, v, eps, b, mean, rstd)
+            status = provider.batch_norm_inference(&of.channels, a.array, w, u, m, v, eps, b,
+                                                   mean, rstd)
     else:
         with nogil:
             if training:
-                status = _vec.batch_norm_forward(&of, a, w, u, m, v, momentum, eps, b, mean, rstd)
+                status = provider.batch_norm_forward(&of.channels, a.array, w, u, m, v, momentum,
+                                                     eps, b, mean, rstd)
             else:
-                status = _vec.batch_norm_inference(&of, a, w, u, m, v, eps, b, mean, rstd)
+                status = provider.batch_norm_inference(&of.channels, a.array, w, u, m, v, eps,
+                                                       b, mean, rstd)
     if status:
         raise MemoryError("batch_norm: no memory for the statistics of the channels")
     return y
+
+
+cdef inline cnp.npy_intp _channels(cnp.ndarray x, int axis) except -1:
+    cdef extent of
+    return _extent(&of, x, axis)
 
 
 def forward(cnp.ndarray x, weight, bias, running_mean, running_var, double momentum, double eps,
@@ -141,10 +183,10 @@ def forward(cnp.ndarray x, weight, bias, running_mean, running_var, double momen
         Of x's type, its axes in memory in the order of x's.
     mean, rstd : ndarray of float64, shape (C,)
     """
-    cdef cnp.npy_intp c = cnp.PyArray_DIMS(x)[channel_axis]
+    cdef cnp.npy_intp c = _channels(x, channel_axis)
     cdef cnp.ndarray mean = _new_vector(c, cnp.NPY_DOUBLE), rstd = _new_vector(c, cnp.NPY_DOUBLE)
-    y = _forward(x, weight, bias, running_mean, running_var, True, momentum, eps, channel_axis,
-                 <double *>cnp.PyArray_DATA(mean), <double *>cnp.PyArray_DATA(rstd))
+    y = normalize(x, weight, bias, running_mean, running_var, True, momentum, eps, channel_axis,
+                  <double *>cnp.PyArray_DATA(mean), <double *>cnp.PyArray_DATA(rstd))
     return y, mean, rstd
 
 
@@ -154,10 +196,10 @@ def inference(cnp.ndarray x, weight, bias, running_mean, running_var, double eps
 
     Parameters and results as in `forward`; neither running statistic may be None.
     """
-    cdef cnp.npy_intp c = cnp.PyArray_DIMS(x)[channel_axis]
+    cdef cnp.npy_intp c = _channels(x, channel_axis)
     cdef cnp.ndarray mean = _new_vector(c, cnp.NPY_DOUBLE), rstd = _new_vector(c, cnp.NPY_DOUBLE)
-    y = _forward(x, weight, bias, running_mean, running_var, False, 0, eps, channel_axis,
-                 <double *>cnp.PyArray_DATA(mean), <double *>cnp.PyArray_DATA(rstd))
+    y = normalize(x, weight, bias, running_mean, running_var, False, 0, eps, channel_axis,
+                  <double *>cnp.PyArray_DATA(mean), <double *>cnp.PyArray_DATA(rstd))
     return y, mean, rstd
 
 
@@ -190,33 +232,36 @@ def backward(cnp.ndarray dy, cnp.ndarray x, weight, bias, mean, rstd, bint train
     dweight, dbias : ndarray of shape (C,), or None
         Of the types of the parameters.
     """
-    cdef _vec.lucid_channels of
-    cdef _vec.lucid_array g, a, d
-    cdef _vec.lucid_vector w, m, r, dw, db
+    cdef extent of
+    cdef operand g, a
+    cdef provider.lucid_array d
+    cdef provider.lucid_vector w, m, r, dw, db
     cdef int status
-    cdef cnp.npy_intp c = _channels(&of, x, channel_axis)
+    cdef cnp.npy_intp c = _extent(&of, x, channel_axis)
     cdef object dx = None, dweight = None, dbias = None
     need_x, need_weight, need_bias = needs
-    _array(&g, dy)
-    _array(&a, x)
-    _vector(&w, weight)
-    _vector(&m, mean)
-    _vector(&r, rstd)
+    _operand(&g, dy, &of, "dy")
+    _operand(&a, x, &of, "x")
+    _vector(&w, weight, c, "weight")
+    _vector(&m, mean, c, "mean")
+    _vector(&r, rstd, c, "rstd")
     d.data = NULL
     if need_x:
-        dx = _like(x)
-        _array(&d, <cnp.ndarray>dx)
+        dx = _like(x, &a, &of)
+        _result(&d, <cnp.ndarray>dx)
     if need_weight:
         dweight = _new_gradient(weight, x, c)
     if need_bias:
         dbias = _new_gradient(bias, x, c)
-    _vector(&dw, dweight)
-    _vector(&db, dbias)
+    _vector(&dw, dweight, c, "dweight")
+    _vector(&db, dbias, c, "dbias")
     if PyArray_SIZE(x) < GIL_ELEMENTS:
-        status = _vec.batch_norm_backward(&of, g, a, w, m, r, training, d, dw, db)
+        status = provider.batch_norm_backward(&of.channels, g.array, a.array, w, m, r, training,
+                                              d, dw, db)
     else:
         with nogil:
-            status = _vec.batch_norm_backward(&of, g, a, w, m, r, training, d, dw, db)
+            status = provider.batch_norm_backward(&of.channels, g.array, a.array, w, m, r, training,
+                                                  d, dw, db)
     if status:
         raise MemoryError("batch_norm: no memory for the sums of the channels")
     return dx, dweight, dbias
@@ -240,133 +285,45 @@ def double_backward(v, w, u, cnp.ndarray dy, cnp.ndarray x, weight, mean, rstd, 
         Of the types and memory orders of dy and x.
     to_weight : ndarray of shape (C,), or None
     """
-    cdef _vec.lucid_channels of
-    cdef _vec.lucid_array vx, g, a, dg, da
-    cdef _vec.lucid_vector vw, vb, p, m, r, dw
+    cdef extent of
+    cdef operand vx, g, a
+    cdef provider.lucid_array dg, da
+    cdef provider.lucid_vector vw, vb, p, m, r, dw
     cdef int status
-    cdef cnp.npy_intp c = _channels(&of, x, channel_axis)
+    cdef cnp.npy_intp c = _extent(&of, x, channel_axis)
     cdef object to_dy = None, to_x = None, to_weight = None
     need_dy, need_x, need_weight = needs
-    vx.data = NULL
+    vx.array.data = NULL
     if v is not None:
-        _array(&vx, <cnp.ndarray?>v)
-    _vector(&vw, w)
-    _vector(&vb, u)
-    _array(&g, dy)
-    _array(&a, x)
-    _vector(&p, weight)
-    _vector(&m, mean)
-    _vector(&r, rstd)
+        _operand(&vx, <cnp.ndarray?>v, &of, "v")
+    _vector(&vw, w, c, "w")
+    _vector(&vb, u, c, "u")
+    _operand(&g, dy, &of, "dy")
+    _operand(&a, x, &of, "x")
+    _vector(&p, weight, c, "weight")
+    _vector(&m, mean, c, "mean")
+    _vector(&r, rstd, c, "rstd")
     dg.data = da.data = NULL
     if need_dy:
-        to_dy = _like(dy)
-        _array(&dg, <cnp.ndarray>to_dy)
+        to_dy = _like(dy, &g, &of)
+        _result(&dg, <cnp.ndarray>to_dy)
     if need_x:
-        to_x = _like(x)
-        _array(&da, <cnp.ndarray>to_x)
+        to_x = _like(x, &a, &of)
+        _result(&da, <cnp.ndarray>to_x)
     if need_weight:
         to_weight = _new_gradient(weight, x, c)
-    _vector(&dw, to_weight)
+    _vector(&dw, to_weight, c, "to_weight")
     if PyArray_SIZE(x) < GIL_ELEMENTS:
-        status = _vec.batch_norm_double_backward(&of, vx, vw, vb, g, a, p, m, r, training, dg, da,
-                                                 dw)
+        status = provider.batch_norm_double_backward(
+            &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg, da,
+            dw,
+        )
     else:
         with nogil:
-            status = _vec.batch_norm_double_backward(&of, vx, vw, vb, g, a, p, m, r, training, dg,
-                                                     da, dw)
+            status = provider.batch_norm_double_backward(
+                &of.channels, vx.array, vw, vb, g.array, a.array, p, m, r, training, dg,
+                da, dw,
+            )
     if status:
         raise MemoryError("batch_norm: no memory for the sums of the channels")
     return to_dy, to_x, to_weight
-
-
-cdef inline bint _plain(object values, cnp.npy_intp c, bint optional, bint written) noexcept:
-    """Is this None, where that is allowed, or an ordinary vector of c floats?"""
-    cdef cnp.ndarray v
-    cdef int number
-    if values is None:
-        return optional
-    if not PyArray_CheckExact(values):
-        return False
-    v = <cnp.ndarray>values
-    number = cnp.PyArray_TYPE(v)
-    return (
-        (number == cnp.NPY_FLOAT or number == cnp.NPY_DOUBLE)
-        and cnp.PyArray_NDIM(v) == 1 and cnp.PyArray_DIMS(v)[0] == c
-        and PyArray_ISNOTSWAPPED(v) and (PyArray_ISWRITEABLE(v) or not written)
-    )
-
-
-cdef inline bint _apart(object mean, object var) noexcept:
-    """Lie these plain vectors, if there are any, in memory one after the other?"""
-    cdef ptrdiff_t a, b, from_a, from_b
-    if mean is None:
-        return True
-    a = <ptrdiff_t>cnp.PyArray_DATA(<cnp.ndarray>mean)
-    b = <ptrdiff_t>cnp.PyArray_DATA(<cnp.ndarray>var)
-    from_a = _extent(<cnp.ndarray>mean)
-    from_b = _extent(<cnp.ndarray>var)
-    return from_a > 0 and from_b > 0 and (a + from_a <= b or b + from_b <= a)
-
-
-cdef inline ptrdiff_t _extent(cnp.ndarray v) noexcept:
-    """Bytes from the first element to the end of the last; 0 unless these lie apart, in order."""
-    cdef ptrdiff_t stride = cnp.PyArray_STRIDES(v)[0], size = cnp.PyArray_ITEMSIZE(v)
-    if cnp.PyArray_DIMS(v)[0] > 1 and stride < size:
-        return 0
-    return (cnp.PyArray_DIMS(v)[0] - 1) * stride + size
-
-
-cdef bint _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
-                  channel_axis) noexcept:
-    cdef cnp.ndarray x
-    cdef cnp.npy_intp c
-    cdef int axis, number
-    if not (
-        PyArray_CheckExact(input) and type(momentum) is float and type(eps) is float
-        and type(channel_axis) is int and (training is True or training is False)
-        and (running_mean is None) is (running_var is None)
-    ):
-        return False
-    x = <cnp.ndarray>input
-    number = cnp.PyArray_TYPE(x)
-    if not (
-        (number == cnp.NPY_FLOAT or number == cnp.NPY_DOUBLE)
-        and 2 <= cnp.PyArray_NDIM(x) <= 5 and isfinite(<double>momentum)
-        and isfinite(<double>eps) and <double>eps >= 0
-        and 0 <= channel_axis < cnp.PyArray_NDIM(x)
-    ):
-        return False
-    axis = channel_axis
-    c = cnp.PyArray_DIMS(x)[axis]
-    return (
-        PyArray_SIZE(x) > c
-        and _plain(running_mean, c, training is True, training is True)
-        and _plain(running_var, c, training is True, training is True)
-        and _plain(weight, c, True, False) and _plain(bias, c, True, False)
-        and (training is False or _apart(running_mean, running_var))
-    )
-
-
-def is_common(input, running_mean, running_var, weight, bias, training, momentum, eps,
-              channel_axis):
-    """Whether these are arrays and numbers that need no conversion, and nothing is wrong.
-
-    Parameters as those of `batch_norm`, Tensors replaced by their arrays.
-    """
-    return _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
-                   channel_axis)
-
-
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
-               momentum=0.1, eps=1e-5, *, channel_axis=1):
-    cdef double[512] statistics
-    if (
-        _common(input, running_mean, running_var, weight, bias, training, momentum, eps,
-                channel_axis)
-        and cnp.PyArray_DIMS(<cnp.ndarray>input)[<int>channel_axis] <= 256
-    ):
-        return _forward(<cnp.ndarray>input, weight, bias, running_mean, running_var,
-                        training is True, momentum, eps, channel_axis, statistics,
-                        statistics + 256)
-    return _general(input, running_mean, running_var, weight, bias, training, momentum, eps,
-                    channel_axis=channel_axis)

@@ -72,13 +72,22 @@ class Context(Node):
     def save_for_backward(self, *arrays: Any) -> None:
         """Save inputs, outputs or None for `backward`, which finds them in `saved_tensors`.
 
-        Other arrays may be saved too, if they are integer or boolean, or if no second-order
-        gradient will be asked for (that raises).
+        Parameters
+        ----------
+        *arrays
+            As `forward` got them or returns them. Others may be saved too, if they are integer or
+            boolean, or if no second-order gradient will be asked for (that raises).
         """
         self._saved = arrays
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Say which of the arrays that `forward` returns are constants."""
+        """Say which of the arrays that `forward` returns are constants.
+
+        Parameters
+        ----------
+        *outputs
+            The arrays themselves: no gradient is asked of them.
+        """
         self._constants = outputs
 
     def _restore(self, array: Any, index: int | None, version: list[int]) -> Tensor:

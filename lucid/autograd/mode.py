@@ -130,6 +130,10 @@ class enable_grad(ModeSwitch):
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread and task.
 
+    Returns
+    -------
+    bool
+
     Examples
     --------
     >>> import lucid

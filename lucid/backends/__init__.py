@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from . import cpu
+
 Array = Any
 
 
@@ -115,9 +117,7 @@ def namespace(*arrays: Any) -> Any:
 
 def backend_of(array: Array) -> Backend:
     """Return the backend module that computes on `array`."""
-    if namespace(array) is np:
-        from . import cpu
-
+    if array.__class__ is np.ndarray or namespace(array) is np:
         return cpu
     from . import mlx
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx, module_of
-from lucid.ops.batch_norm import batch_norm
-from lucid.ops.mean import mean
+from lucid.ops.batch_norm_front import batch_norm
+from lucid.ops.mean_front import mean
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -180,7 +180,18 @@ class Module:
     # ------------------------------------------------------------------ modes, places, gradients
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode here and in all modules below; returns the module itself."""
+        """Set training mode here and in all modules below.
+
+        Parameters
+        ----------
+        mode : bool
+            False for evaluation.
+
+        Returns
+        -------
+        Module
+            Itself.
+        """
         if not isinstance(mode, (bool, np.bool_)):
             raise TypeError(f"{type(self).__name__}.train: mode must be a bool, got {mode!r}")
         for module in self.modules():

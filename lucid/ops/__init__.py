@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Function, OpSchema
-from . import algebra, dispatch, elementwise, mean, methods, reductions, shape
+from . import algebra, dispatch, elementwise, mean_front, methods, reductions, shape
 from .dispatch import constant_rule
 
 __all__ = ["FUNCTIONS", "UFUNCS", "schemas"]
@@ -41,7 +41,7 @@ def _from(module: ModuleType, names: str) -> dict[Any, Any]:
 FUNCTIONS = (
     _from(elementwise, "where clip round copy")
     | _from(reductions, "sum prod max min cumsum broadcast_to")
-    | _from(mean, "mean var std")
+    | _from(mean_front, "mean var std")
     | _from(algebra, "dot outer tensordot einsum")
     | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis flip roll pad")
     | _from(shape, "take concatenate stack split")

@@ -1,7 +1,7 @@
 """Batch normalization with gradients of first and second order.
 
-The public function is that of `lucid._kernels.batch_norm`, which calls the one here for everything
-but plain arguments.
+The public function is that of `batch_norm_front`, which calls the one here for everything but plain
+arguments.
 
 Each order is one call to the backend, whose kernels hold the per-channel algebra; this file holds
 what every backend shares: the checks, the graph, and what the graph keeps. That is x itself, never
@@ -16,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from lucid._kernels.batch_norm import batch_norm, bind, is_common
 from lucid._tensor import Tensor, constant, copied, share_version
 from lucid.autograd import AmpPolicy, Context, Function, OpSchema
 from lucid.autograd.schema import cast_inputs
 from lucid.backends import backend_of, cpu
 from lucid.ops import batch_norm_checks as checks
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd", "batch_norm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNormNd"]
 
 
-def _general_batch_norm(
+def batch_norm(
     input,
     running_mean,
     running_var,
@@ -38,84 +37,18 @@ def _general_batch_norm(
     *,
     channel_axis=1,
 ):
-    """Normalize each channel by its mean and variance, then scale and shift it.
-
-    ``y = (x - mean) / sqrt(var + eps) * weight + bias`` [1]_, with the batch's mean and biased
-    variance in training, and with the running ones in evaluation. Training also moves the running
-    statistics, in the same call: ``running = (1 - momentum) * running + momentum * new``, with the
-    unbiased variance.
-
-    Parameters
-    ----------
-    input : array_like or Tensor, shape (N, C) or (N, C, S...)
-        One to three spatial axes, in any memory layout. Integers and booleans become float32.
-    running_mean, running_var : ndarray, Tensor or mx.array, shape (C,), or None
-        Updated in place in training, where both may be None.
-    weight, bias : array_like or Tensor, shape (C,), optional
-        Scale and shift; one and zero if not given.
-    training : bool
-        Whether to use the batch's own statistics.
-    momentum : float
-        Weight of the new statistics; any finite number.
-    eps : float
-        Added to the variance; finite and not negative.
-    channel_axis : int
-        Where the channels are.
-
-    Returns
-    -------
-    ndarray, Tensor or mx.array
-        Of the shape, floating dtype and memory layout of `input`; a Tensor if `input`, `weight` or
-        `bias` is one.
-
-    Raises
-    ------
-    ValueError
-        For a wrong rank or shape, one value per channel in training, running statistics that are
-        read-only or missing, or a `momentum` or `eps` out of range. Nothing has changed then.
-    TypeError
-        For a dtype or a kind of array that can't be normalized, and for mixed devices.
-    numpy.exceptions.AxisError
-        For a `channel_axis` that `input` does not have.
-
-    Notes
-    -----
-    Gradients are exact to second order; the derivative of a second derivative raises
-    NotImplementedError.
-
-    References
-    ----------
-    .. [1] S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by
-       Reducing Internal Covariate Shift", ICML 2015.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import lucid.nn.functional as F
-    >>> x = np.array([[1.0, 10.0], [3.0, 30.0]])
-    >>> mean, var = np.zeros(2), np.ones(2)
-    >>> F.batch_norm(x, mean, var, training=True, momentum=0.5, eps=0)
-    array([[-1., -1.],
-           [ 1.,  1.]])
-    >>> mean, var
-    (array([ 1., 10.]), array([  1.5, 100.5]))
-    """
+    """Check and convert what the common case of the front leaves over, then do the same."""
     x = input._data if isinstance(input, Tensor) else checks.array("input", input)
     gamma = weight._data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
     beta = bias._data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
-    mean, var = running_mean, running_var
-    if mean.__class__ is not np.ndarray or var.__class__ is not np.ndarray:
-        mean = checks.buffer("running_mean", running_mean)
-        var = checks.buffer("running_var", running_var)
-    if not is_common(x, mean, var, gamma, beta, training, momentum, eps, channel_axis):
-        channel_axis = checks.check(x, training, momentum, eps, channel_axis)
-        checks.check_running(x, mean, var, training, channel_axis)
-        x, gamma, beta = checks.floating(x, gamma, beta, channel_axis)
-
-    function = _BY_RANK[x.ndim]
+    mean = checks.buffer("running_mean", running_mean)
+    var = checks.buffer("running_var", running_var)
+    channel_axis = checks.check(x, training, momentum, eps, channel_axis)
+    checks.check_running(x, mean, var, training, channel_axis)
+    x, gamma, beta = checks.floating(x, gamma, beta, channel_axis)
     options = mean, var, training, momentum, eps, channel_axis
-    if isinstance(input, Tensor) or isinstance(weight, Tensor) or isinstance(bias, Tensor):
-        y = function.apply(
+    if any(isinstance(a, Tensor) for a in (input, weight, bias)):
+        y = record(
             # A Tensor that was converted had a dtype that has no gradient.
             input if isinstance(input, Tensor) and input._data is x else x,
             weight if isinstance(weight, Tensor) and weight._data is gamma else gamma,
@@ -123,14 +56,23 @@ def _general_batch_norm(
             options,
         )
     else:
-        x, gamma, beta = cast_inputs(function.schema_v1, x, gamma, beta)
-        y = _normalize(x, gamma, beta, options)[0]
+        y = normalized(x, gamma, beta, options)
     if training:
-        if isinstance(running_mean, Tensor):
-            share_version(running_mean)[0] += 1
-        if isinstance(running_var, Tensor):
-            share_version(running_var)[0] += 1
+        for buffer in (running_mean, running_var):
+            if isinstance(buffer, Tensor):
+                share_version(buffer)[0] += 1
     return y
+
+
+def record(input, weight, bias, options):
+    """Normalize Tensors, and arrays beside them, that have been checked."""
+    return _BY_RANK[input.ndim].apply(input, weight, bias, options)
+
+
+def normalized(input, weight, bias, options):
+    """Normalize arrays that have been checked."""
+    input, weight, bias = cast_inputs(_BY_RANK[input.ndim].schema_v1, input, weight, bias)
+    return _normalize(input, weight, bias, options)[0]
 
 
 def _backend(x):
@@ -279,6 +221,3 @@ BatchNorm1d = _of_rank("1d", "batch_norm1d")
 BatchNorm2d = _of_rank("2d", "batch_norm")
 BatchNorm3d = _of_rank("3d", "batch_norm3d")
 _BY_RANK = {2: BatchNorm1d, 3: BatchNorm1d, 4: BatchNorm2d, 5: BatchNorm3d}
-
-batch_norm.__doc__ = _general_batch_norm.__doc__
-bind(_general_batch_norm)

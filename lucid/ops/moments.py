@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from lucid._kernels.mean import reduce
+from lucid._kernels.reduce import reduce
 from lucid._tensor import Tensor
-from lucid.ops.mean import kernel_array
+from lucid.ops.statistics import kernel_array
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,93 @@
+/* Blocks: parts of channels that are too large for the cache or too few for the threads. */
+#include "schedule.h"
+
+#include <stdlib.h>
+
+#include "platform/parallel.h"
+#include "range.h"
+
+#define BLOCKS 16 /* most parts that channels are split into */
+#define BLOCK_ELEMENTS 32768
+
+typedef struct {
+    const job *j;
+    const range *r;
+    size_t blocks, width, tiles;
+    double *partials; /* [block][term][channel] */
+    int only_flagged;
+} blocks;
+
+static void block_range(const blocks *b, size_t index, size_t *at, size_t *n, size_t *from,
+                        size_t *to) {
+    size_t block = index / b->tiles, pieces = b->j->walk.pieces;
+    *at = index % b->tiles * b->width;
+    *n = least(b->width, b->r->n - *at);
+    *from = pieces * block / b->blocks;
+    *to = pieces * (block + 1) / b->blocks;
+}
+
+static void reduce_block(void *context, size_t index) {
+    const blocks *b = context;
+    const job *j = b->j;
+    double lanes[ROW_LANES];
+    size_t at, n, from, to, terms = (size_t)terms_of(j->sum.order);
+    block_range(b, index, &at, &n, &from, &to);
+    double *partial = b->partials + index / b->tiles * terms * b->r->n;
+    lucid_pass p = lucid_range_sums(j, b->r, at, n, b->only_flagged, lanes);
+    lucid_walk_run(&j->walk, &p, at, n, from, to, SIZE_MAX);
+    lucid_range_fold(j, b->r, at, n, b->only_flagged, lanes, partial + at, b->r->n);
+}
+
+/* The last read are the first in cache. */
+static void combine_block(void *context, size_t index) {
+    const blocks *b = context;
+    size_t at, n, from, to;
+    block_range(b, b->blocks * b->tiles - 1 - index, &at, &n, &from, &to);
+    lucid_pass p = lucid_range_affine(b->j, b->r, at, n);
+    if (p.output[0] >= 0 || p.output[1] >= 0)
+        lucid_walk_run(&b->j->walk, &p, at, n, to, from, SIZE_MAX);
+}
+
+static void reduce_blocks(blocks *b, size_t elements) {
+    const range *r = b->r;
+    size_t planes = (size_t)terms_of(b->j->sum.order) * r->n;
+    lucid_parallel(b->blocks * b->tiles, elements, reduce_block, b);
+    for (size_t i = 0; i < planes; i++) {
+        if (b->only_flagged && !r->flags[i % r->n]) continue;
+        double total = 0;
+        for (size_t k = 0; k < b->blocks; k++)
+            total += b->partials[k * planes + i];
+        r->totals[i] = total;
+    }
+}
+
+int lucid_run_blocks(const job *j) {
+    const lucid_walk *w = &j->walk;
+    size_t c = w->channels, elements = w->count * c, terms = (size_t)terms_of(j->sum.order);
+    blocks b = {.j = j, .width = lucid_range_limit(j)};
+    b.blocks = least(least(BLOCKS, w->pieces), 1 + elements / BLOCK_ELEMENTS);
+    b.tiles = (c + b.width - 1) / b.width;
+    size_t doubles = c * (1 + terms + COEFFICIENTS + b.blocks * terms);
+    char *memory = malloc(doubles * 8 + c * (1 + COEFFICIENTS) * 4 + c);
+    if (!memory) return -1;
+    range r = {.n = c, .pitch = c, .shift = (double *)memory};
+    r.totals = r.shift + c;
+    r.coefficients = r.totals + terms * c;
+    b.partials = r.coefficients + COEFFICIENTS * c;
+    r.narrow_shift = (float *)(b.partials + b.blocks * terms * c);
+    r.narrow = r.narrow_shift + c;
+    r.flags = (unsigned char *)(r.narrow + COEFFICIENTS * c);
+    b.r = &r;
+    if (j->reduces) {
+        lucid_range_shift(j, &r);
+        reduce_blocks(&b, elements);
+    }
+    if (lucid_range_solve(j, &r, 0)) {
+        b.only_flagged = 1;
+        reduce_blocks(&b, elements);
+        lucid_range_solve(j, &r, 1);
+    }
+    lucid_parallel(b.blocks * b.tiles, elements, combine_block, &b);
+    free(memory);
+    return 0;
+}
