@@ -164,3 +164,75 @@ def test_threads_are_those_of_the_pool_alone():
     """
     if sys.platform == "linux":
         run(CALLS + textwrap.dedent(script))
+
+
+# What reads small stacks: every kind of loop that the kernels run, over layouts and types.
+STACK = """
+import sys, threading
+import numpy as np
+import lucid
+
+def arrays(dtype):
+    rng = np.random.default_rng(0)
+    for shape in [(8, 16), (300, 300), (5000, 3), (3, 5000), (40, 3, 50), (2,) * 12, (70000, 2)]:
+        a = (rng.standard_normal(shape) * 40 + 50).astype(dtype)
+        yield a
+        yield a[..., ::-1]
+        yield np.repeat(a, 2, axis=-1)[..., ::2]
+        yield a.T
+        yield a.astype(a.dtype.newbyteorder())
+
+def results(dtype):
+    for a in arrays(dtype):
+        for axis in (None, 0, -1):
+            yield lucid.mean(a, axis=axis)
+            yield lucid.var(a, axis=axis)
+            yield lucid.std(a, axis=axis, ddof=1)
+            yield lucid.mean_var(a, axis=axis)
+
+def check(dtype, expected):
+    for value, right in zip(results(dtype), expected, strict=True):
+        assert np.array_equal(value, right)
+    passed.append(dtype)
+
+passed = []
+kilobytes, *dtypes = sys.argv[1:]
+threading.stack_size(int(kilobytes) << 10)
+for dtype in dtypes:
+    expected = list(results(dtype))
+    check(dtype, expected)
+    t = threading.Thread(target=check, args=(dtype, expected))
+    t.start()
+    t.join()
+assert passed == [dtype for dtype in dtypes for _ in "in"]
+"""
+
+
+def least_stack():
+    """Kilobytes of the smallest stack in which NumPy adds a few numbers."""
+    script = """
+        import sys, threading
+        import numpy as np
+        a = np.ones((8, 16), np.float32)
+        np.add.reduce(a)
+        threading.stack_size(int(sys.argv[1]) << 10)
+        t = threading.Thread(target=lambda: np.add.reduce(a, axis=0))
+        t.start()
+        t.join()
+    """
+    for kilobytes in (32, 48, 64, 96, 128, 192, 256):
+        command = [sys.executable, "-P", "-c", textwrap.dedent(script), str(kilobytes)]
+        if subprocess.run(command, capture_output=True, timeout=120).returncode == 0:
+            return kilobytes
+    raise AssertionError("no small stack will do")
+
+
+@linux
+@pytest.mark.parametrize(
+    "dtypes", [("f4", "f8"), ("f2", "i8"), ("i2", "i4"), ("u1", "u8")], ids=" ".join
+)
+def test_small_stacks(dtypes):
+    kilobytes = least_stack() + 32  # what a task of the kernels may take
+    command = [sys.executable, "-P", "-c", STACK, str(kilobytes), *dtypes]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
