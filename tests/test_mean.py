@@ -253,6 +253,34 @@ def test_variance_does_not_cancel(shape, axis, dtype, isa):
         np.testing.assert_allclose(lucid.std(x, axis) ** 2, var, rtol=3e-7)
 
 
+# Values and their spread; squares of deviations of integers and floats share their last digits.
+SPREADS = [("f2", 100, 1), ("f4", 0, 1), ("f4", 1e4, 0.01), ("f4", 1e6, 1), ("f8", 1e6, 1),
+           ("f8", 1e8, 1e-3), ("u1", 200, 10), ("i2", 1000, 100), ("i2", 30000, 100),
+           ("i4", 1e8, 100), ("i8", 1e12, 100)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "offset", "spread"), SPREADS)
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((50_000,), 0), ((20, 3000), 1), ((500, 5), 1), ((20_000, 5), 0), ((3000, 70), 0),
+     ((500, 2500), 0), ((8, 1000, 9), 1)],
+)  # fmt: skip
+def test_float64_variance_at_an_offset(shape, axis, dtype, offset, spread, isa):
+    rng = np.random.default_rng(11)
+    x = (rng.standard_normal(shape) * spread + offset).astype(dtype)
+    # Exact to 64 bits: the correction makes good what the mean is off.
+    d = x.astype("g")
+    d -= d.mean(axis=axis, keepdims=True)
+    n = shape[axis]
+    reference = ((d * d).sum(axis=axis) - d.sum(axis=axis) ** 2 / n) / n
+    var = lucid.var(x, axis, dtype=np.float64)
+    strided = lucid.var(np.repeat(x, 2, axis=-1)[..., ::2], axis, dtype=np.float64)
+    moments = lucid.Moments.of(x, axis).var()
+    for result in (var, strided, moments):
+        error = abs(np.asarray(result) - reference) / np.spacing(reference.astype(np.float64))
+        assert np.max(error) <= 16
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_a_constant_has_no_variance(dtype, shape, axis, isa):

@@ -146,7 +146,7 @@ cdef object mean_few(cnp.ndarray x, uint64_t mask, bint *nonfinite):
             outputs *= shape[i]
             if reduced:
                 inner *= shape[i]
-    if outputs == 0 or n == 0 or outputs > provider.LUCID_FEW // n:
+    if outputs == 0 or n == 0 or outputs > provider.LUCID_FEW // max(n, 2):
         return None
     result = memory.new_array(ond, dims, type_num) if ond else None
     nonfinite[0] = provider.LUCID_NONFINITE == provider.mean_few(

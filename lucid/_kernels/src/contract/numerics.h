@@ -8,7 +8,9 @@
  *
  * Accuracy: float32 is summed in float64, at most 128 terms to a partial sum; float64, and float32
  * in small arrays, is summed with the error of each addition carried along (Knuth's TwoSum), so
- * that a block's sum is its exact sum rounded to 106 bits. */
+ * that a block's sum is its exact sum rounded to 106 bits. A block's moments are its mean, as the
+ * sum of a rounded mean and what that leaves, and the squared deviations from it: what two blocks
+ * are apart is known to the last digit of that distance, not of their means. */
 #ifndef LUCID_NUMERICS_H
 #define LUCID_NUMERICS_H
 

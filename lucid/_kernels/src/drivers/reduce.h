@@ -25,8 +25,8 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *reduction)
 enum { LUCID_FEW = 1024 }; /* elements whose exact sums cost less than the call around them */
 
 /* The mean over n of a dense (outer, n, inner) array of at most LUCID_FEW floats, or doubles if
- * `wide`, to a dense (outer, inner) array: without plan and tasks, which would cost as much again.
- */
+ * `wide`, to a dense (outer, inner) array of half as many: without plan and tasks, which would cost
+ * as much again. */
 int lucid_mean_few(const lucid_kernels *kernels, const void *x, int wide, size_t outer, size_t n,
                    size_t inner, void *out);
 

@@ -2,20 +2,22 @@
 
 #include <stdatomic.h>
 
-#if defined(__APPLE__)
-#include <dispatch/dispatch.h>
-#elif defined(_OPENMP)
+#if defined(_OPENMP)
 #include <omp.h>
 #endif
-#if !defined(_WIN32)
+#if defined(__APPLE__)
+#include <dispatch/dispatch.h>
 #include <pthread.h>
+#elif !defined(_WIN32)
+#include "pool.h"
 #endif
 
 static atomic_int found = 1, limit = 1;
+
+#if defined(__APPLE__)
 /* A forked child inherits none of the runtime's threads; asking for them would wait for ever. */
 static atomic_int forked = 0;
 
-#if !defined(_WIN32)
 static void after_fork(void) {
     atomic_store(&forked, 1);
 }
@@ -26,8 +28,10 @@ void lucid_parallel_init(int cpus) {
     atomic_store(&found, cpus < 1 ? 1 : cpus);
     atomic_store(&limit, cpus < 1 ? 1 : cpus);
     if (atomic_exchange(&ready, 1)) return;
-#if !defined(_WIN32)
+#if defined(__APPLE__)
     pthread_atfork(NULL, NULL, after_fork);
+#elif !defined(_WIN32)
+    lucid_pool_init();
 #endif
 }
 
@@ -37,7 +41,10 @@ void lucid_set_num_threads(int n) {
 
 int lucid_num_threads(void) {
     int n = atomic_load_explicit(&limit, memory_order_relaxed);
-    if (n <= 1 || atomic_load_explicit(&forked, memory_order_relaxed)) return 1;
+    if (n <= 1) return 1;
+#if defined(__APPLE__)
+    if (atomic_load_explicit(&forked, memory_order_relaxed)) return 1;
+#endif
 #if defined(_OPENMP)
     if (omp_in_parallel()) return 1;
     int runtime = omp_get_max_threads(), most = omp_get_thread_limit();
@@ -75,6 +82,8 @@ void lucid_parallel(size_t n, size_t elements, lucid_task task, void *context) {
 #if defined(__APPLE__)
     queue q = {task, context, n, 0};
     dispatch_apply_f((size_t)threads, DISPATCH_APPLY_AUTO, &q, drain);
+#elif !defined(_WIN32)
+    lucid_pool_run(threads - 1, n, task, context);
 #elif defined(_OPENMP)
     ptrdiff_t count = (ptrdiff_t)n; /* OpenMP 2 (MSVC's runtime) wants signed loop indices */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)

@@ -1,4 +1,6 @@
-/* The thread layer: OpenMP, or Grand Central Dispatch on macOS.
+/* The thread layer: the pool of pool.h, Grand Central Dispatch on macOS, OpenMP on Windows.
+ * OpenMP's settings, which threadpoolctl changes, hold for the pool too; it never runs a thread
+ * there.
  *
  * A task's index alone says what it computes, so that results do not depend on how many threads
  * share the tasks. */
@@ -17,8 +19,8 @@ typedef void (*lucid_task)(void *context, size_t index);
  * on the calling thread alone unless `elements` is worth more. */
 void lucid_parallel(size_t n, size_t elements, lucid_task task, void *context);
 
-/* Threads that the next parallel call may use: the limit, the runtime's own setting (which
- * threadpoolctl changes) and 1 in a forked child or inside a parallel region. */
+/* Threads that the next parallel call may use: the limit, OpenMP's own setting, and 1 inside an
+ * OpenMP region and, on macOS, in a forked child. */
 int lucid_num_threads(void);
 
 /* Set the limit, at least 1; 0 restores the one found when the library was loaded. */

@@ -3,6 +3,22 @@
 
 typedef int64_t vl __attribute__((vector_size(VBYTES)));
 
+/* What a rounded mean c of h / count leaves: h - c count, exactly, for counts of at most 26 bits.
+ * In two products of c's upper 26 bits and the others, as not every instruction set has fma. */
+INLINE vd vd_left(vd h, vd c, vd count) {
+    vd upper = (vd)((vl)c & (int64_t)-(1 << 27));
+    return (h - upper * count) - (c - upper) * count;
+}
+
+INLINE double left(double h, double c, double count) {
+    int64_t bits;
+    double upper;
+    memcpy(&bits, &c, 8);
+    bits &= (int64_t)-(1 << 27);
+    memcpy(&upper, &bits, 8);
+    return (h - upper * count) - (c - upper) * count;
+}
+
 /* For float the quotient of the rounded sum is accurate enough. */
 static int means_f32(const double *hi, const double *lo, size_t n, double count, float *out) {
     vd check = {0}, counts = vd_set(count);

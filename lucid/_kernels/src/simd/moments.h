@@ -9,8 +9,11 @@
  * the memory's speed unused where there is work to do on each line. */
 #define AHEAD 4096
 
-#define STRIP                                                                                \
-    512 /* columns whose block of 32 rows or more is read twice, from L2: 64 KB of floats */
+/* Columns whose block is read twice, from L2: 64 KB of floats, 128 KB of doubles. Squares of
+ * doubles may all be rounded alike, so few are added in a row. */
+#define STRIP (COMPENSATED ? 256 : 512)
+#define STRIP_ELEMENTS 16384
+#define TALLEST (COMPENSATED ? 128 : STRIP_ELEMENTS)
 
 #if COMPENSATED
 #define ADD(s, e, x) TWO_SUM(s, e, x)
@@ -125,9 +128,23 @@ static void NAME(sum_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
     }
 }
 
+/* What a block's deviations are taken from: its mean, rounded to the element type. So those of
+ * floats and their squares are exact in double. From a mean of more digits, values of few have
+ * squares that share their last digits, and every sum would round these alike. */
+INLINE double NAME(centre)(double mean) {
+    return sizeof(TYPE) == 4 ? (double)(float)mean : mean;
+}
+
+INLINE vd NAME(centres)(vd mean) {
+    if (sizeof(TYPE) == 8) return mean;
+    float c[VD];
+    vd_narrow(c, mean);
+    return vd_widen(c);
+}
+
 /* Chan, Golub and LeVeque (1979): merge a block of `n` values with mean c + rest and sum of squared
- * deviations `m2` into output k. The two terms stay apart: their sum would be rounded to c's
- * spacing. */
+ * deviations `m2` into output k. c is the rounded mean; without the rest, the distance of two
+ * blocks of nearly the same mean would be known to c's spacing only. */
 INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double c, double rest, double m2) {
     double before = o.count[k];
     if (before == 0) o.shift[k] = c;
@@ -137,111 +154,94 @@ INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double c, double re
     o.count[k] = total;
 }
 
-/* Sum of squared deviations of a block from `c`, and for double that of the deviations: c is only
- * the rounded mean. */
-INLINE void NAME(block_deviations)(const TYPE *x, size_t n, double c, double *sum,
-                                   double *squares) {
-    double t = 0, q = 0;
+/* Sum of squared deviations of a block from `c`. */
+INLINE double NAME(block_squares)(const TYPE *x, size_t n, double c) {
+    double q = 0;
     size_t i = 0;
     if (n >= 8) {
-        vd m = vd_set(c), s[16 / VD], d1[16 / VD];
-        EACH(j, 16 / VD) s[j] = d1[j] = (vd){0};
+        vd m = vd_set(c), s[16 / VD];
+        EACH(j, 16 / VD) s[j] = (vd){0};
         for (; i + 16 <= n; i += 16)
             EACH(j, 16 / VD) {
                 vd d = WIDEN(x + i + j * VD) - m;
-                if (COMPENSATED) d1[j] += d;
                 s[j] += d * d;
             }
         if (i + 8 <= n) {
             EACH(j, 8 / VD) {
                 vd d = WIDEN(x + i + j * VD) - m;
-                if (COMPENSATED) d1[j] += d;
                 s[j] += d * d;
             }
             i += 8;
         }
-        double a[8], b[8];
-        EACH(j, 8 / VD) {
-            vd_store(a + j * VD, s[j] + s[j + 8 / VD]);
-            vd_store(b + j * VD, d1[j] + d1[j + 8 / VD]);
-        }
+        double a[8];
+        EACH(j, 8 / VD) vd_store(a + j * VD, s[j] + s[j + 8 / VD]);
         for (int half = 4; half > 0; half /= 2)
-            for (int k = 0; k < half; k++) {
+            for (int k = 0; k < half; k++)
                 a[k] += a[k + half];
-                b[k] += b[k + half];
-            }
         q = a[0];
-        t = b[0];
     }
     for (; i < n; i++) {
         double d = (double)x[i] - c;
-        t += d;
         q += d * d;
     }
-    *sum = COMPENSATED ? t : 0.0;
-    *squares = q;
+    return q;
 }
 
 static void NAME(moments_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n, int same,
                                lucid_moments out) {
     double count = (double)n;
     for (size_t r = 0; r < rows; r++, x += step) {
-        double h, l, t, q;
+        double h, l;
         size_t k = same ? 0 : r;
         NAME(block_sum)(x, n, &h, &l);
-        double c = h / count;
-        NAME(block_deviations)(x, n, c, &t, &q);
+        double c = NAME(centre)(h / count), t = left(h, c, count) + l, rest = t / count;
+        double q = NAME(block_squares)(x, n, c);
         out.sums.lo[k] += l;
         TWO_SUM(out.sums.hi[k], out.sums.lo[k], h);
-        NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
+        NAME(merge)(out, k, count, c, rest, q - t * rest);
     }
 }
 
 /* One block of a strip of columns: two passes, the second over what the first left in L1. */
 INLINE void NAME(moments_strip)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
                                 lucid_moments out) {
-    double hi[STRIP], lo[STRIP];
+    double hi[STRIP], lo[COMPENSATED ? STRIP : 1];
     memset(hi, 0, n * sizeof *hi);
-    memset(lo, 0, n * sizeof *lo);
+    if (COMPENSATED) memset(lo, 0, n * sizeof *lo);
     NAME(sum_cols)(x, step, rows, n, (lucid_sums){hi, lo});
     double count = (double)rows, before = out.count[0], total = before + count;
     vd vcount = vd_set(count), share = vd_set(count / total), both = vd_set(before * count / total);
     size_t k = 0;
     for (; k + VD <= n; k += VD) {
-        vd h = vd_load(hi + k), c = h / vcount, t = {0}, q = {0};
+        vd h = vd_load(hi + k), l = COMPENSATED ? vd_load(lo + k) : (vd){0};
+        vd c = NAME(centres)(h / vcount), q = {0};
         const TYPE *p = x + k;
         for (size_t i = 0; i < rows; i++, p += step) {
             vd d = WIDEN(p) - c;
-            if (COMPENSATED) t += d;
             q += d * d;
         }
-        vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + vd_load(lo + k);
+        vd t = vd_left(h, c, vcount) + l, rest = t / vcount;
+        vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + l;
         TWO_SUM(sh, sl, h);
         vd_store(out.sums.hi + k, sh);
         vd_store(out.sums.lo + k, sl);
-        vd rest = {0};
-        if (COMPENSATED) {
-            rest = t / vcount;
-            q -= t * rest;
-        }
         vd shift = before == 0 ? c : vd_load(out.shift + k), m = vd_load(out.mean + k);
         vd delta = (c - shift) + (rest - m);
         vd_store(out.shift + k, shift);
         vd_store(out.mean + k, m + delta * share);
-        vd_store(out.m2 + k, vd_load(out.m2 + k) + (q + delta * delta * both));
+        vd_store(out.m2 + k, vd_load(out.m2 + k) + ((q - t * rest) + delta * delta * both));
         vd_store(out.count + k, vd_set(total));
     }
     for (; k < n; k++) {
-        double c = hi[k] / count, t = 0, q = 0;
+        double l = COMPENSATED ? lo[k] : 0, c = NAME(centre)(hi[k] / count), q = 0;
         for (size_t i = 0; i < rows; i++) {
             double d = (double)x[(ptrdiff_t)i * step + (ptrdiff_t)k] - c;
-            t += d;
             q += d * d;
         }
-        out.sums.lo[k] += lo[k];
+        double t = left(hi[k], c, count) + l, rest = t / count;
+        out.sums.lo[k] += l;
         TWO_SUM(out.sums.hi[k], out.sums.lo[k], hi[k]);
-        if (!COMPENSATED) t = 0;
-        NAME(merge)(out, k, count, c, t / count, COMPENSATED ? q - t * (t / count) : q);
+        NAME(merge)(out, k, count, c, rest, q - t * rest);
     }
 }
 
@@ -249,7 +249,7 @@ INLINE void NAME(moments_strip)(const TYPE *x, ptrdiff_t step, size_t rows, size
 static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
                                lucid_moments out) {
     size_t strip = n < STRIP ? n : STRIP;
-    size_t tall = STRIP * 32 / strip;
+    size_t tall = STRIP_ELEMENTS / strip < TALLEST ? STRIP_ELEMENTS / strip : TALLEST;
     for (size_t r = 0; r < rows; r += tall, x += (ptrdiff_t)tall * step) {
         size_t some = rows - r < tall ? rows - r : tall;
         for (size_t k = 0; k < n; k += strip) {
@@ -265,6 +265,8 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
 
 #undef LANES
 #undef STRIP
+#undef STRIP_ELEMENTS
+#undef TALLEST
 #undef NL
 #undef WIDEN
 #undef ADD

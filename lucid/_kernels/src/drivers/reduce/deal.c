@@ -28,7 +28,7 @@ static void set_loop(loop *l, const lucid_plan *p, int i, size_t tile) {
 
 /* Tile, chunks and outer loops. */
 static void deal_kept(job *j, const lucid_plan *p, size_t reduced) {
-    loop *const end = j->memory + LUCID_MAX_NDIM, *first = end, *cut = NULL;
+    loop *const end = j->outer + LUCID_MAX_NDIM, *first = end, *cut = NULL;
     int left = 0; /* reduced loops still further out */
     j->tile = j->chunks = j->tasks = 1;
     for (int i = 0; i < p->ndim; i++)
@@ -126,7 +126,7 @@ void lucid_reduce_deal(job *j) {
     }
     deal_kept(j, p, reduced);
     if (j->ndim == 0) {
-        j->loops = j->memory;
+        j->loops = j->outer;
         j->loops[0] = (loop){1, j->itemsize, 0, 0, 1};
         j->ndim = 1;
     }

@@ -16,11 +16,10 @@ typedef struct {
 typedef struct {
     const lucid_kernels *kernels;
     const lucid_reduction *r;
-    loop memory[LUCID_MAX_NDIM], *loops; /* those inside a task, outermost first */
-    int ndim, partner;                   /* the last two to be run: `partner` and ndim - 1 */
-    loop outer[LUCID_MAX_NDIM];          /* those dealt to tasks */
-    int nouter;
-    int cut, parted; /* the kept loop in chunks, the reduced one in parts; -1 for none */
+    loop outer[LUCID_MAX_NDIM]; /* those dealt to tasks; behind them, outermost first, */
+    loop *loops;                /* those inside a task */
+    int nouter, ndim, partner;  /* the last two to be run: `partner` and ndim - 1 */
+    int cut, parted;            /* the kept loop in chunks, the reduced one in parts; -1 for none */
     ptrdiff_t chunk, part;
     size_t chunks, parts, tasks, tile, elements;
     int wide;   /* entries for double, not float */
@@ -68,8 +67,13 @@ static inline void merge(lucid_moments a, size_t i, lucid_moments b, size_t k, i
 /* Sets all that follows from the plan, given `kernels`, `r` and `fields`. */
 void lucid_reduce_deal(job *j);
 
-/* Add to the tile `out` what the task's `loops` find at `x`. */
-void lucid_reduce_leaves(const job *j, const loop *loops, const char *x, lucid_moments out);
+/* Doubles of scratch memory that the task's `loops` need: buffers are too large for a small stack.
+ */
+size_t lucid_reduce_scratch(const job *j, const loop *loops);
+
+/* Add to the tile `out` what the task's `loops` find at `x`; `scratch` is aligned to 64. */
+void lucid_reduce_leaves(const job *j, const loop *loops, const char *x, lucid_moments out,
+                         double *scratch);
 
 /* Write the tile of a task to `at` bytes into the results; 0 if one is then infinite or NaN. */
 int lucid_reduce_results(const job *j, const loop *loops, lucid_moments tile, ptrdiff_t at);

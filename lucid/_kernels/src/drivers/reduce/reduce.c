@@ -7,7 +7,11 @@
 
 #include "platform/parallel.h"
 
-enum { SMALL_TILE = 128 }; /* outputs whose accumulators go on the stack */
+/* Stacks may be small: with its caller, a task takes at most 32 KB of one. */
+enum {
+    SMALL = 384, /* doubles of a tile that goes there */
+    LINE = 8,    /* doubles of a cache line */
+};
 
 /* The loops of one task, in `loops` if they are its own, and where its x and its results begin. */
 static const loop *place(const job *j, size_t task, size_t part, loop *loops, ptrdiff_t *x,
@@ -46,19 +50,22 @@ static void run_task(void *context, size_t index) {
     ptrdiff_t x, out;
     size_t task = index / j->parts, part = index % j->parts;
     const loop *loops = place(j, task, part, own_loops, &x, &out);
-    double memory[FIELDS * SMALL_TILE], *own = memory, *heap = NULL;
-    if (j->partials) {
-        own = j->partials + index * j->fields * j->tile;
-    } else if (j->tile > SMALL_TILE) { /* stacks of other threads may be small */
-        own = heap = malloc(j->fields * j->tile * sizeof *own);
+    double memory[SMALL], *own = memory, *heap = NULL, *scratch = NULL;
+    size_t wanted = lucid_reduce_scratch(j, loops), doubles = j->fields * j->tile;
+    int large = !j->partials && doubles > SMALL;
+    if (wanted || large) {
+        heap = malloc((wanted + LINE + (large ? doubles : 0)) * sizeof *heap);
         if (!heap) {
             atomic_store(&j->failed, 1);
             return;
         }
+        scratch = heap + (-(uintptr_t)heap / sizeof *heap & (LINE - 1));
     }
-    memset(own, 0, j->fields * j->tile * sizeof *own);
+    if (j->partials) own = j->partials + index * doubles;
+    else if (large) own = scratch + wanted;
+    memset(own, 0, doubles * sizeof *own);
     lucid_moments tile = fields(own, j->tile);
-    lucid_reduce_leaves(j, loops, j->r->x + x, tile);
+    lucid_reduce_leaves(j, loops, j->r->x + x, tile, scratch);
     if (!j->partials && !lucid_reduce_results(j, loops, tile, out)) atomic_store(&j->nonfinite, 1);
     free(heap);
 }
@@ -94,7 +101,8 @@ int lucid_reduce(const lucid_kernels *kernels, const lucid_reduction *r) {
     }
     lucid_parallel(j.tasks * j.parts, j.elements, run_task, &j);
     if (j.parts > 1) {
-        lucid_parallel(j.tasks, j.tasks * j.parts * j.tile, merge_parts, &j);
+        if (!atomic_load(&j.failed))
+            lucid_parallel(j.tasks, j.tasks * j.parts * j.tile, merge_parts, &j);
         free(j.partials);
     }
     if (atomic_load(&j.failed)) return LUCID_NO_MEMORY;
@@ -107,7 +115,7 @@ int lucid_mean_few(const lucid_kernels *kernels, const void *x, int wide, size_t
     const lucid_entries_f64 *f64 = &kernels->f64;
     const float *f = x;
     const double *d = x;
-    double hi[LUCID_FEW], lo[LUCID_FEW];
+    double hi[LUCID_FEW / 2], lo[LUCID_FEW / 2];
     lucid_sums sums = {hi, lo};
     size_t outputs = outer * inner;
     memset(hi, 0, outputs * sizeof *hi);
