@@ -1,7 +1,10 @@
 """The batch-norm kernels: every layout, type and instruction set, against longdouble."""
 
+import subprocess
+import sys
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import batch_norm_reference as reference
 import numpy as np
@@ -319,6 +322,19 @@ def test_each_operand_in_a_layout_of_its_own(layout, other):
     assert error(dx, expected[0]) < 4e-6
     assert error(dweight, expected[1], 24) < 4e-6
     assert error(dbias, expected[2], 24) < 4e-6
+
+
+@pytest.mark.parametrize("isa", table.available()["isas"])
+@pytest.mark.parametrize(
+    ("dtype", "count"),
+    [("f4", 3), ("f8", 2), *(pytest.param(t, 6, marks=pytest.mark.slow) for t in ("f4", "f8"))],
+)
+def test_every_pair_of_layouts_past_the_cache(dtype, count, isa):
+    script = Path(__file__).with_name("batch_norm_layouts.py")
+    run = subprocess.run(
+        [sys.executable, "-P", script, dtype, isa, str(count)], capture_output=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr.decode()
 
 
 @pytest.mark.parametrize("axis", range(4))

@@ -77,6 +77,13 @@ typedef struct {
     int stream;
 } lucid_tile;
 
+/* Do the rows of both outputs begin alike in their lines of 64 bytes? */
+static inline int lucid_tile_alike(const lucid_tile *t, size_t size) {
+    size_t apart = (size_t)t->out[0] - (size_t)t->out[1];
+    size_t drift = t->rows > 1 ? (size_t)(t->out_step[0] - t->out_step[1]) * size : 0;
+    return (apart | drift) % 64 == 0;
+}
+
 #define LUCID_LANES 16 /* partial sums that a row's elements are dealt to */
 #define LUCID_CHAIN 8  /* additions in the element type before a partial sum is widened */
 #define LUCID_TERMS 5  /* sums of order 2; orders 0 and 1 have 2 */

@@ -73,11 +73,12 @@ static void affine_streaming(const lucid_walk *w, lucid_channel_affine affine, c
                    w->cols ? q : q + r * work, pitch);
 }
 
-/* Does the entry send whole lines past the cache? Rows do if they are longer than a line, columns
- * if they begin at one. */
+/* Does the entry send whole lines past the cache? Rows do if they are longer than a line and those
+ * of two outputs lie alike, columns if all begin at a line. */
 static int streams_itself(const lucid_walk *w, const lucid_tile *t, int wide) {
     if (wide) return 0;
-    if (!w->cols) return t->n * w->size >= 64;
+    if (!w->cols)
+        return t->n * w->size >= 64 && (!t->out[0] || !t->out[1] || lucid_tile_alike(t, w->size));
     uintptr_t bits = 0;
     for (int k = 0; k < 2; k++)
         if (t->out[k]) bits |= (uintptr_t)t->out[k] | (uintptr_t)t->out_step[k] * w->size;
@@ -92,7 +93,7 @@ static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *til
     of_channel += channel * work;
     if (p->kind == LUCID_AFFINE) {
         lucid_channel_affine affine = (w->cols ? e->affine_cols : e->affine_rows)[p->order];
-        if (w->stream && !streams_itself(w, tile, wide))
+        if (tile->stream && !streams_itself(w, tile, wide))
             affine_streaming(w, affine, tile, of_channel, p->pitch, work);
         else affine(tile, of_channel, p->pitch);
         return;

@@ -143,6 +143,8 @@ static void through_buffers(const lucid_walk *w, const lucid_pass *p, const regi
                   at[k] + (ptrdiff_t)r * step[k]);
     }
     bind(w, p, &t, at, step);
+    for (int k = 0; k < 2; k++) /* a buffer is read again at once */
+        if (p->output[k] >= 0 && !w->operand[p->output[k]].direct) t.stream = 0;
     lucid_tile_visit(w, p, &t, w->cols ? column : row);
     for (int k = w->inputs; k < w->operands; k++)
         if (used(p, k) && !w->operand[k].direct)

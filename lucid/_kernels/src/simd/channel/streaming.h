@@ -1,6 +1,6 @@
 /* Channel affine of rows past the cache. Full lines are stored whole: the end of a row waits in
- * `line` for the beginning of the next if that follows in memory. Outputs lie alike to a line;
- * n >= LINE. */
+ * `line` for the beginning of the next if that follows in memory. Each row begins where the first
+ * output's does in its line: lucid_tile_alike; n >= LINE. */
 
 INLINE void NAME(put)(TYPE *p, vw v, const int past) {
     if (past && STREAMS) {
@@ -105,5 +105,5 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
 
 INLINE int NAME(can_stream)(const lucid_tile *tile, const int which) {
     if (!STREAMS || !tile->stream || tile->n < (size_t)LINE) return 0;
-    return which != 3 || (((uintptr_t)tile->out[0] ^ (uintptr_t)tile->out[1]) & 63) == 0;
+    return which != 3 || lucid_tile_alike(tile, sizeof(TYPE));
 }
