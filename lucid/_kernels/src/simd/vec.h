@@ -59,7 +59,9 @@ INLINE vd vd_widen(const float *p) {
 #elif defined(__AVX2__)
     return (vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #elif defined(__SSE2__)
-    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const double *)p)));
+    double two; /* floats; one load */
+    memcpy(&two, p, sizeof two);
+    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_set_sd(two)));
 #else
     return __builtin_convertvector(*(const vh_any *)p, vd);
 #endif
