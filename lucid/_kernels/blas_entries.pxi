@@ -231,6 +231,7 @@ cdef inline void add_terms(const double *x, const double *g, const double *v, si
     elif order == 1:
         sums[0] += total(g, n)
         sums[apart] += dot(g, d, n)
+        sums[2 * apart] += total(d, n)
     else:
         sums[0] += total(g, n)
         sums[apart] += total(v, n)
@@ -240,13 +241,13 @@ cdef inline void add_terms(const double *x, const double *g, const double *v, si
 
 
 # Everything goes to the first of a row's lanes.
-cdef inline void channel_sums_rows(const real *x, const lucid_tile *tile, const number *about,
+cdef inline void channel_sums_rows(const real *x, const lucid_tile *tile, const double *about,
                                    double *sums) noexcept nogil:
     cdef double buffer[3][LUCID_BLOCK]
     cdef const real *rows[3]
     cdef const double *at[3]
     cdef int k, order = order_of(tile)
-    cdef size_t r, i, n, terms = LUCID_TERMS if order == 2 else 2
+    cdef size_t r, i, n, terms = 2 if order == 0 else 3 if order == 1 else LUCID_TERMS
     for r in range(tile.rows):
         for k in range(order + 1):
             rows[k] = <const real *>tile.inputs[k] + <ptrdiff_t>r * tile.in_step[k]
@@ -260,7 +261,7 @@ cdef inline void channel_sums_rows(const real *x, const lucid_tile *tile, const 
             i += LUCID_BLOCK
 
 
-cdef inline void channel_sums_cols(const real *x, const lucid_tile *tile, const number *about,
+cdef inline void channel_sums_cols(const real *x, const lucid_tile *tile, const double *about,
                                    double *sums, size_t pitch) noexcept nogil:
     cdef double block[3][CELLS]
     cdef int j, order = order_of(tile)
@@ -379,34 +380,24 @@ cdef inline void channel_affine_cols(const real *_, const lucid_tile *tile,
 
 # ---- the table ---------------------------------------------------------------------------------
 
-cdef void sums_rows_f32(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_rows_f32(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const float *>NULL, tile, <const float *>about, sums)
+    channel_sums_rows(<const float *>NULL, tile, about, sums)
 
 
-cdef void sums_rows_f64(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_rows_f64(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const double *>NULL, tile, <const double *>about, sums)
+    channel_sums_rows(<const double *>NULL, tile, about, sums)
 
 
-cdef void sums_rows_wide(const lucid_tile *tile, const void *about, double *sums,
-                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const float *>NULL, tile, <const double *>about, sums)
-
-
-cdef void sums_cols_f32(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_cols_f32(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const float *>NULL, tile, <const float *>about, sums, pitch)
+    channel_sums_cols(<const float *>NULL, tile, about, sums, pitch)
 
 
-cdef void sums_cols_f64(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_cols_f64(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const double *>NULL, tile, <const double *>about, sums, pitch)
-
-
-cdef void sums_cols_wide(const lucid_tile *tile, const void *about, double *sums,
-                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const float *>NULL, tile, <const double *>about, sums, pitch)
+    channel_sums_cols(<const double *>NULL, tile, about, sums, pitch)
 
 
 cdef void affine_rows_f32(const lucid_tile *tile, const void *q, size_t pitch) noexcept nogil:
@@ -445,10 +436,8 @@ cdef void fill(lucid_kernels *table) noexcept nogil:
     for order in range(3):
         table.channel_f32.sums_rows[order] = sums_rows_f32
         table.channel_f64.sums_rows[order] = sums_rows_f64
-        table.channel_wide.sums_rows[order] = sums_rows_wide
         table.channel_f32.sums_cols[order] = sums_cols_f32
         table.channel_f64.sums_cols[order] = sums_cols_f64
-        table.channel_wide.sums_cols[order] = sums_cols_wide
         table.channel_f32.affine_rows[order] = affine_rows_f32
         table.channel_f64.affine_rows[order] = affine_rows_f64
         table.channel_wide.affine_rows[order] = affine_rows_wide

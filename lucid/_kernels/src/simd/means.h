@@ -1,8 +1,6 @@
 /* Bodies of the means entries: (hi + lo) / count, rounded. Where hi is infinite or NaN, lo is no
  * number. */
 
-typedef int64_t vl __attribute__((vector_size(VBYTES)));
-
 /* For float the quotient of the rounded sum is accurate enough. */
 static int means_f32(const double *hi, const double *lo, size_t n, double count, float *out) {
     vd check = {0}, counts = vd_set(count);

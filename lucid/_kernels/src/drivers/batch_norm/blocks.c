@@ -30,7 +30,7 @@ static void reduce_block(void *context, size_t index) {
     const blocks *b = context;
     const job *j = b->j;
     double lanes[ROW_LANES];
-    size_t at, n, from, to, terms = (size_t)terms_of(j->sum.order);
+    size_t at, n, from, to, terms = lucid_terms(j->sum.order);
     block_range(b, index, &at, &n, &from, &to);
     double *partial = b->partials + index / b->tiles * terms * b->r->n;
     lucid_pass p = lucid_range_sums(j, b->r, at, n, b->only_flagged, lanes);
@@ -50,7 +50,7 @@ static void combine_block(void *context, size_t index) {
 
 static void reduce_blocks(blocks *b, size_t elements) {
     const range *r = b->r;
-    size_t planes = (size_t)terms_of(b->j->sum.order) * r->n;
+    size_t planes = lucid_terms(b->j->sum.order) * r->n;
     lucid_parallel(b->blocks * b->tiles, elements, reduce_block, b);
     for (size_t i = 0; i < planes; i++) {
         if (b->only_flagged && !r->flags[i % r->n]) continue;
@@ -63,19 +63,18 @@ static void reduce_blocks(blocks *b, size_t elements) {
 
 int lucid_run_blocks(const job *j) {
     const lucid_walk *w = &j->walk;
-    size_t c = w->channels, elements = w->count * c, terms = (size_t)terms_of(j->sum.order);
+    size_t c = w->channels, elements = w->count * c, terms = lucid_terms(j->sum.order);
     blocks b = {.j = j, .width = lucid_range_limit(j)};
     b.blocks = least(least(BLOCKS, w->pieces), 1 + elements / BLOCK_ELEMENTS);
     b.tiles = (c + b.width - 1) / b.width;
     size_t doubles = c * (1 + terms + COEFFICIENTS + b.blocks * terms);
-    char *memory = malloc(doubles * 8 + c * (1 + COEFFICIENTS) * 4 + c);
+    char *memory = malloc(doubles * 8 + c * COEFFICIENTS * 4 + c);
     if (!memory) return -1;
     range r = {.n = c, .pitch = c, .shift = (double *)memory};
     r.totals = r.shift + c;
     r.coefficients = r.totals + terms * c;
     b.partials = r.coefficients + COEFFICIENTS * c;
-    r.narrow_shift = (float *)(b.partials + b.blocks * terms * c);
-    r.narrow = r.narrow_shift + c;
+    r.narrow = (float *)(b.partials + b.blocks * terms * c);
     r.flags = (unsigned char *)(r.narrow + COEFFICIENTS * c);
     b.r = &r;
     if (j->reduces) {

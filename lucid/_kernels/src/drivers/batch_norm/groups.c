@@ -29,13 +29,12 @@ typedef struct {
     range r;
     double shift[LUCID_GROUP], totals[LUCID_TERMS * LUCID_GROUP];
     double coefficients[COEFFICIENTS * LUCID_GROUP];
-    float narrow_shift[LUCID_GROUP], narrow[COEFFICIENTS * LUCID_GROUP];
+    float narrow[COEFFICIENTS * LUCID_GROUP];
     unsigned char flags[LUCID_GROUP];
 } group;
 
 static void group_begin(const job *j, group *g, size_t first, size_t n) {
-    g->r = (range){first,           n,         n,       g->shift, g->totals, g->coefficients,
-                   g->narrow_shift, g->narrow, g->flags};
+    g->r = (range){first, n, n, g->shift, g->totals, g->coefficients, g->narrow, g->flags};
     if (j->reduces) lucid_range_shift(j, &g->r);
 }
 

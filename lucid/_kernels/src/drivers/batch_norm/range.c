@@ -2,10 +2,6 @@
 
 enum { REPEAT = 2 }; /* a flag beside that of extreme coefficients, 1 */
 
-static const void *narrowed(const job *j, const double *values, const float *floats) {
-    return j->walk.size == 4 ? (const void *)floats : values;
-}
-
 /* The mean of the first elements, or what the forward call found. */
 void lucid_range_shift(const job *j, const range *r) {
     if (j->sum.order > 0) {
@@ -28,9 +24,6 @@ void lucid_range_shift(const job *j, const range *r) {
             }
         }
     }
-    if (j->walk.size == 4)
-        for (size_t c = 0; c < r->n; c++)
-            r->narrow_shift[c] = (float)r->shift[c];
 }
 
 static double fold(const double *lanes) {
@@ -48,17 +41,16 @@ lucid_pass lucid_range_sums(const job *j, const range *r, size_t at, size_t n, i
     p.flags = only_flagged ? r->flags + at : NULL;
     p.only_flagged = only_flagged;
     p.wide = r->shift + at;
-    p.narrow = narrowed(j, r->shift + at, r->narrow_shift + at);
     p.pitch = n;
     p.sums = lanes;
     size_t each = j->walk.cols ? 1 : LUCID_LANES;
-    memset(lanes, 0, n * (size_t)terms_of(p.order) * each * sizeof *lanes);
+    memset(lanes, 0, n * lucid_terms(p.order) * each * sizeof *lanes);
     return p;
 }
 
 void lucid_range_fold(const job *j, const range *r, size_t at, size_t n, int only_flagged,
                       const double *lanes, double *totals, size_t pitch) {
-    const size_t terms = (size_t)terms_of(j->sum.order);
+    const size_t terms = lucid_terms(j->sum.order);
     for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
             if (only_flagged && !r->flags[at + c]) continue;
@@ -68,7 +60,7 @@ void lucid_range_fold(const job *j, const range *r, size_t at, size_t n, int onl
 }
 
 size_t lucid_range_limit(const job *j) {
-    size_t terms = (size_t)terms_of(j->sum.order);
+    size_t terms = lucid_terms(j->sum.order);
     return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms) : ROW_LANES / (terms * LUCID_LANES);
 }
 
@@ -82,8 +74,7 @@ INLINE void set_coefficients(const job *j, const range *r, size_t c, const doubl
 }
 
 static double better_shift(const job *j, const range *r, size_t c) {
-    double mean = j->sum.order > 0 ? j->mean[r->first + c]
-                                   : r->shift[c] + r->totals[c] / (double)j->walk.count;
+    double mean = representable(j, r->shift[c] + r->totals[c] / (double)j->walk.count);
     return isfinite(mean) ? mean : 0;
 }
 
@@ -117,8 +108,11 @@ static int solve_all(const job *j, const range *r, int again) {
     case INFERENCE:
         return solve_with(solve_inference, 0, 3, j, r, again);
     case BACKWARD:
-        return j->inverse == 0 ? solve_with(solve_backward, 2, 3, j, r, again)
-                               : solve_with(solve_backward, 2, 4, j, r, again);
+        return j->inverse == 0 ? solve_with(solve_backward, 3, 3, j, r, again)
+                               : solve_with(solve_backward, 3, 4, j, r, again);
+    case CONSTANT:
+        return j->affine.order == 0 ? solve_with(solve_constant, 0, 3, j, r, again)
+                                    : solve_with(solve_constant, 0, 4, j, r, again);
     default:
         return solve_with(solve_double_backward, LUCID_TERMS, COEFFICIENTS, j, r, again);
     }
@@ -150,7 +144,7 @@ lucid_pass lucid_range_affine(const job *j, const range *r, size_t at, size_t n)
     lucid_pass p = j->affine;
     p.flags = any(r->flags + at, n) ? r->flags + at : NULL;
     p.wide = r->coefficients + at;
-    p.narrow = narrowed(j, r->coefficients + at, r->narrow + at);
+    p.narrow = j->walk.size == 4 ? (const void *)(r->narrow + at) : r->coefficients + at;
     p.pitch = r->pitch;
     return p;
 }

@@ -10,7 +10,7 @@
 typedef struct {
     size_t first, n, pitch;
     double *shift, *totals, *coefficients;
-    float *narrow_shift, *narrow; /* the same for float entries */
+    float *narrow; /* the coefficients for float entries */
     unsigned char *flags;
 } range;
 

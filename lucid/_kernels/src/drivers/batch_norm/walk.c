@@ -200,7 +200,7 @@ static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *ti
     next.rows = p->next_channels;
     next.n = g->n;
     look_ahead(w, p->next, &next, back);
-    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
+    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->wide,
                                             p->next->sums);
 }
 

@@ -8,6 +8,11 @@
 #define LUCID_GROUP 512 /* most channels whose sums are gathered at once */
 #define LUCID_OPERANDS 5
 
+/* Sums of a channel that an order takes. */
+static inline size_t lucid_terms(int order) {
+    return order == 0 ? 2 : order == 1 ? 3 : LUCID_TERMS;
+}
+
 static inline size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
@@ -41,10 +46,10 @@ typedef struct lucid_pass {
     lucid_pass_kind kind;
     int order;
     int input[3], output[2];    /* operands that the entries are given, -1: none */
-    const unsigned char *flags; /* channels to compute wide; NULL: none */
+    const unsigned char *flags; /* channels to combine wide, or to sum again; NULL: none */
     int only_flagged;           /* leave out the others */
-    const void *narrow;         /* shift or coefficients in the element's own type */
-    const double *wide;         /* the same, wide */
+    const void *narrow;         /* coefficients in the element's own type */
+    const double *wide;         /* coefficients, or shift */
     size_t pitch;               /* of coefficients, and of sums in cols */
     double *sums;
     size_t ahead; /* channels from those of the walk to those that are read next; 0: none */
