@@ -1,5 +1,6 @@
 """The batch-norm kernels: every layout, type and instruction set, against longdouble."""
 
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -613,6 +614,17 @@ def test_memory(layout):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= allowed
+
+
+def test_small_stacks():
+    script = Path(__file__).with_name("batch_norm_stack.py")
+    run = subprocess.run(
+        [sys.executable, "-P", script, "64"],
+        capture_output=True,
+        env={**os.environ, "OMP_STACKSIZE": "64k"},
+        timeout=600,
+    )
+    assert run.stdout.decode().endswith("done\n"), run.stderr.decode()
 
 
 def test_public_function_is_the_kernel():

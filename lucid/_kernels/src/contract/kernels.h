@@ -88,9 +88,9 @@ static inline int lucid_tile_alike(const lucid_tile *t, size_t size) {
 #define LUCID_CHAIN 8  /* elements of a lane, or rows of columns, that are summed at once */
 #define LUCID_TERMS 5  /* sums of order 2, the most */
 
-/* Channel sums, added to `sums`, in double. With d = x - shift, order 0: d, d d; 1: g, g d, d; 2: g,
- * v, g d, v d, v g. In rows, sum t of channel c is sums[(c * terms + t) * LUCID_LANES + lane]; in
- * cols, sums[t * pitch + c]. Lanes start afresh in each tile, so tiles are split at multiples of
+/* Channel sums, added to `sums`, in double. With d = x - shift, order 0: d, d d; 1: g, g d, d; 2:
+ * g, v, g d, v d, v g. In rows, sum t of channel c is sums[(c * terms + t) * LUCID_LANES + lane];
+ * in cols, sums[t * pitch + c]. Lanes start afresh in each tile, so tiles are split at multiples of
  * LUCID_LANES elements of a row. */
 typedef void (*lucid_channel_sums)(const lucid_tile *tile, const double *shift, double *sums,
                                    size_t pitch);

@@ -59,15 +59,16 @@
 #define SUMS 0
 #include "channel.h"
 
-#define AFFINE(s)                                              \
+#define AFFINE(s)                                                             \
     .affine_rows = {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s}, \
     .affine_cols = {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}
 
-#define CHANNEL(s)                                                              \
-    {                                                                           \
-        .sums_rows = {sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},       \
-        .sums_cols = {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s}, AFFINE(s), \
-        .fused_rows = {fused_rows_0_##s, fused_rows_1_##s},                     \
+#define CHANNEL(s)                                                        \
+    {                                                                     \
+        .sums_rows = {sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s}, \
+        .sums_cols = {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s}, \
+        AFFINE(s),                                                        \
+        .fused_rows = {fused_rows_0_##s, fused_rows_1_##s},               \
     }
 
 #define PASTE_(a, b) a##b

@@ -12,7 +12,7 @@
 
 #define CHANNEL_BYTES 16777216 /* no part of a larger channel is still in cache */
 #define FEW_CHANNELS 8         /* fewer are split for the threads */
-#define STACK_DOUBLES 1024     /* of vectors over the channels */
+#define STACK_DOUBLES 640      /* of vectors over the channels */
 
 /* The choice depends on shapes alone, and so do the bits of the results. */
 static int run(const job *j) {
@@ -21,8 +21,7 @@ static int run(const job *j) {
     int few = w->channels < FEW_CHANNELS && w->count * w->channels >= LUCID_PARALLEL_ELEMENTS;
     int large = w->cols ? bytes * least(w->channels, NARROW) > GROUP_BYTES : bytes > CHANNEL_BYTES;
     if (few || large) return lucid_run_blocks(j);
-    lucid_run_groups(j);
-    return 0;
+    return lucid_run_groups(j);
 }
 
 /* Vectors of doubles over the channels, on the stack if they are small. */

@@ -103,6 +103,7 @@ INLINE int solve_constant(const job *j, size_t c, const double *s, double shift,
     (void)s, (void)shift, (void)last;
     if (j->affine.order == 0) {
         forward_affine(j, c, 0, q);
+        q[3] = 0;
         return 0;
     }
     q[0] = representable(j, j->mean[c]);

@@ -7,9 +7,9 @@
 /* Vectors over the channels are doubles. */
 typedef struct job {
     lucid_pass sum, affine;
-    int reduces;      /* are there sums to take? */
-    double inverse;   /* 1 / m, or 0 if the statistics are constants */
-    double unbiased;  /* m / (m - 1) */
+    int reduces;     /* are there sums to take? */
+    double inverse;  /* 1 / m, or 0 if the statistics are constants */
+    double unbiased; /* m / (m - 1) */
     double momentum, eps;
     double *weight, *bias, *mean, *rstd, *running_mean, *running_var, *w, *u;
     double *dweight, *dbias;

@@ -2,19 +2,60 @@
 
 enum { REPEAT = 2 }; /* a flag beside that of extreme coefficients, 1 */
 
+/* ---- Memory ---- */
+
+static size_t planes(const job *j) {
+    return (size_t)coefficients_of(j->affine.order);
+}
+
+/* Whole lines, since tasks of several threads lie side by side. */
+static size_t lines(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+size_t lucid_range_bytes(const job *j, size_t n) {
+    size_t narrow = j->walk.size == 4 ? 4 * planes(j) : 0;
+    return lines(n * (8 * (1 + lucid_terms(j->sum.order) + planes(j)) + narrow + 1));
+}
+
+range lucid_range_at(const job *j, size_t first, size_t n, char *memory) {
+    range r = {.first = first, .n = n, .pitch = n, .shift = (double *)memory};
+    r.totals = r.shift + n;
+    r.coefficients = r.totals + lucid_terms(j->sum.order) * n;
+    r.narrow = (float *)(r.coefficients + planes(j) * n);
+    r.flags = (unsigned char *)(r.narrow + (j->walk.size == 4 ? planes(j) * n : 0));
+    return r;
+}
+
+static size_t lane_bytes(const job *j, size_t n) {
+    return lines(8 * n * lucid_terms(j->sum.order) * (j->walk.cols ? 1 : LUCID_LANES));
+}
+
+size_t lucid_scratch_bytes(const job *j, size_t n) {
+    return lane_bytes(j, n) + lucid_walk_buffers(&j->walk);
+}
+
+scratch lucid_scratch_at(const job *j, size_t n, char *memory) {
+    return (scratch){(double *)memory, memory + lane_bytes(j, n)};
+}
+
+/* ---- Passes ---- */
+
 /* The mean of the first elements, or what the forward call found. */
-void lucid_range_shift(const job *j, const range *r) {
+void lucid_range_shift(const job *j, const range *r, const scratch *s) {
     if (j->sum.order > 0) {
         for (size_t c = 0; c < r->n; c++)
             r->shift[c] = representable(j, j->mean[r->first + c]);
     } else {
         size_t limit = least(j->walk.length, j->walk.cols ? 16 : 512);
-        double sums[2 * LUCID_GROUP];
+        enum { AT_ONCE = 128 };
+        double sums[2 * AT_ONCE];
         lucid_pass p = j->sum;
         p.kind = LUCID_START;
         p.sums = sums;
-        for (size_t c = 0; c < r->n; c += LUCID_GROUP) {
-            size_t n = least(r->n - c, LUCID_GROUP);
+        p.buffers = s->buffers;
+        for (size_t c = 0; c < r->n; c += AT_ONCE) {
+            size_t n = least(r->n - c, AT_ONCE);
             p.pitch = n;
             memset(sums, 0, 2 * n * sizeof *sums);
             lucid_walk_run(&j->walk, &p, r->first + c, n, 0, 1, limit);
@@ -36,20 +77,21 @@ static double fold(const double *lanes) {
 }
 
 lucid_pass lucid_range_sums(const job *j, const range *r, size_t at, size_t n, int only_flagged,
-                            double *lanes) {
+                            const scratch *s) {
     lucid_pass p = j->sum;
     p.flags = only_flagged ? r->flags + at : NULL;
     p.only_flagged = only_flagged;
     p.wide = r->shift + at;
     p.pitch = n;
-    p.sums = lanes;
-    size_t each = j->walk.cols ? 1 : LUCID_LANES;
-    memset(lanes, 0, n * lucid_terms(p.order) * each * sizeof *lanes);
+    p.sums = s->lanes;
+    p.buffers = s->buffers;
+    memset(p.sums, 0, lane_bytes(j, n));
     return p;
 }
 
 void lucid_range_fold(const job *j, const range *r, size_t at, size_t n, int only_flagged,
-                      const double *lanes, double *totals, size_t pitch) {
+                      const scratch *s, double *totals, size_t pitch) {
+    const double *lanes = s->lanes;
     const size_t terms = lucid_terms(j->sum.order);
     for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
@@ -140,8 +182,9 @@ static int any(const unsigned char *flags, size_t n) {
     return 0;
 }
 
-lucid_pass lucid_range_affine(const job *j, const range *r, size_t at, size_t n) {
+lucid_pass lucid_range_affine(const job *j, const range *r, size_t at, size_t n, const scratch *s) {
     lucid_pass p = j->affine;
+    p.buffers = s->buffers;
     p.flags = any(r->flags + at, n) ? r->flags + at : NULL;
     p.wide = r->coefficients + at;
     p.narrow = j->walk.size == 4 ? (const void *)(r->narrow + at) : r->coefficients + at;

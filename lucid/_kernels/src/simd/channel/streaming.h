@@ -30,8 +30,8 @@ INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
 
 /* Meanwhile, if `next`, the sums of its rows, as many as there are in `tile` or fewer, as long. */
 INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
-                              const int which, const lucid_tile *next,
-                              const double *shift, double *sums) {
+                              const int which, const lucid_tile *next, const double *shift,
+                              double *sums) {
     const TYPE *nx = next ? next->in[0] : NULL, *ng = next && order > 0 ? next->in[1] : nx;
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
     TYPE *y = which & 1 ? tile->out[0] : tile->out[1], *z = tile->out[1];

@@ -1,10 +1,10 @@
 /* Channel sums: a chunk of each row at a time, or strips of LUCID_CHAIN rows of columns. All are
- * taken in double, of deviations and products that are exact for floats: sums that cancel keep their
- * digits, and nothing leaves the range. */
+ * taken in double, of deviations and products that are exact for floats: sums that cancel keep
+ * their digits, and nothing leaves the range. */
 
 /* `chain` times LUCID_LANES elements. */
-INLINE void NAME(sum_chain)(const TYPE *x, const TYPE *g, const TYPE *v, vd k,
-                            vd (*s)[LUCID_TERMS], const int order, const int chain) {
+INLINE void NAME(sum_chain)(const TYPE *x, const TYPE *g, const TYPE *v, vd k, vd (*s)[LUCID_TERMS],
+                            const int order, const int chain) {
     EACH(part, ND / TOGETHER(order)) {
         const ptrdiff_t first = part * TOGETHER(order);
         EACH(c, chain) EACH(j, TOGETHER(order)) {
@@ -16,8 +16,8 @@ INLINE void NAME(sum_chain)(const TYPE *x, const TYPE *g, const TYPE *v, vd k,
     }
 }
 
-INLINE void NAME(sum_chunk)(const TYPE *x, const TYPE *g, const TYPE *v, vd k,
-                            vd (*s)[LUCID_TERMS], const int order) {
+INLINE void NAME(sum_chunk)(const TYPE *x, const TYPE *g, const TYPE *v, vd k, vd (*s)[LUCID_TERMS],
+                            const int order) {
     NAME(sum_chain)(x, g, v, k, s, order, LUCID_CHAIN);
 }
 

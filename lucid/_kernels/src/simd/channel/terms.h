@@ -30,23 +30,23 @@ static const int64_t last_lanes[2 * LUCID_LANES] = {0,  0,  0,  0,  0,  0,  0,  
                                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
 /* u += the terms of an element or a vector of elements, in double; PLUS adds two of these. */
-#define ADD_TERMS(PLUS, u, d, g, v, order) \
-    do {                                   \
-        if ((order) == 0) {                \
-            (u)[0] = PLUS((d), (u)[0]);    \
-            (u)[1] += (d) * (d);           \
-        } else {                           \
-            (u)[0] = PLUS((g), (u)[0]);    \
-            if ((order) == 1) {            \
-                (u)[1] += (g) * (d);       \
-                (u)[2] = PLUS((d), (u)[2]);\
-            } else {                       \
-                (u)[1] = PLUS((v), (u)[1]);\
-                (u)[2] += (g) * (d);       \
-                (u)[3] += (v) * (d);       \
-                (u)[4] += (v) * (g);       \
-            }                              \
-        }                                  \
+#define ADD_TERMS(PLUS, u, d, g, v, order)  \
+    do {                                    \
+        if ((order) == 0) {                 \
+            (u)[0] = PLUS((d), (u)[0]);     \
+            (u)[1] += (d) * (d);            \
+        } else {                            \
+            (u)[0] = PLUS((g), (u)[0]);     \
+            if ((order) == 1) {             \
+                (u)[1] += (g) * (d);        \
+                (u)[2] = PLUS((d), (u)[2]); \
+            } else {                        \
+                (u)[1] = PLUS((v), (u)[1]); \
+                (u)[2] += (g) * (d);        \
+                (u)[3] += (v) * (d);        \
+                (u)[4] += (v) * (g);        \
+            }                               \
+        }                                   \
     } while (0)
 
 /* ---- Affine ---- */
