@@ -23,7 +23,7 @@ from lucid.autograd.mode import _mode
 from lucid.autograd.schema import cast_inputs
 from lucid.ops.batch_norm_front import batch_norm
 from lucid.ops.mean_front import mean
-from lucid.ops.reductions import at_least_float32
+from lucid.ops.reductions import at_least_float32, is_half_type
 from lucid.ops.relu import Relu
 from lucid.ops.softmax import LogSoftmax, Softmax
 
@@ -43,30 +43,28 @@ __all__ = [
 ]
 
 
-def _function(policy: AmpPolicy) -> Callable[..., Any]:
+def _function(policy: AmpPolicy, sums: bool = True) -> Callable[..., Any]:
     """Let a function written for Tensors take and return arrays of each device.
 
-    Where all floating arguments are of one half type, it computes in float32, and its result is
-    rounded once. `policy` is what autocast makes of the arguments.
+    If it sums, and all its floating arguments are of one half type, it computes in float32 and its
+    result is rounded once. `policy` is what autocast makes of the arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         schema = OpSchema(function.__name__, amp_policy=policy)
 
         @functools.wraps(function)
-        def wrapper(input: Any, *args: Any, **kwargs: Any) -> Any:
-            given = (input, *args, *kwargs.values())
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            given = [*args, *kwargs.values()]
             traced = any(isinstance(a, Tensor) for a in given)
             like = next((a for a in map(_data, given) if is_mlx(a)), None)
-            given = tuple([_array(beside(like, a)) for a in given])
-            input, *given = cast_inputs(schema, as_tensor(given[0]), *given[1:])
-            _check_number(function.__name__, input.dtype)
+            given = list(cast_inputs(schema, *[_array(beside(like, a)) for a in given]))
             # In autocast the policies of the operations decide.
-            half = None if _mode.get().autocast else _common_half_type(input, *given)
+            half = _common_half_type(given) if sums and not _mode.get().autocast else None
             if half is not None:
-                input, *given = [_wide(a) for a in (input, *given)]
-            args, values = given[: len(args)], given[len(args) :]
-            result = function(input, *args, **dict(zip(kwargs, values, strict=True)))
+                given = [at_least_float32(a) if hasattr(a, "dtype") else a for a in given]
+            values = dict(zip(kwargs, given[len(args) :], strict=True))
+            result = function(*given[: len(args)], **values)
             result = result if half is None else result.astype(half)
             if traced:
                 return result
@@ -82,23 +80,24 @@ def _data(a: Any) -> Any:
 
 
 def _array(a: Any) -> Any:
-    return as_tensor(a).data if isinstance(a, (list, tuple)) else a
+    plain = a is None or isinstance(a, (Tensor, np.ndarray, str, bool, int)) or is_mlx(a)
+    return a if plain or type(a) is float else as_tensor(a).data
 
 
-def _wide(a: Any) -> Any:
-    return at_least_float32(a) if hasattr(a, "dtype") else a
-
-
-def _check_number(operation: str, dtype: Any) -> None:
-    if not is_floating(dtype) and getattr(dtype, "kind", "f") not in "biufc":
-        raise TypeError(f"{operation}: input must be an array of numbers, got dtype {dtype}")
-
-
-def _common_half_type(*arguments: Any) -> Any:
+def _common_half_type(arguments: list[Any]) -> Any:
     """Return the dtype that all floating arrays share, if it is a half type."""
     types = [a.dtype for a in arguments if hasattr(a, "dtype") and is_floating(a.dtype)]
-    shared = bool(types) and all(t == types[0] for t in types)
-    return types[0] if shared and dtype_name(types[0]) in ("float16", "bfloat16") else None
+    if not types or not is_half_type(types[0]) or any(t != types[0] for t in types):
+        return None
+    return types[0].newbyteorder("=") if isinstance(types[0], np.dtype) else types[0]
+
+
+def _numbers(operation: str, input: Any) -> Tensor:
+    """Return the input as a Tensor, if it holds numbers."""
+    t = as_tensor(input)
+    if not is_floating(t.dtype) and getattr(t.dtype, "kind", "f") not in "biufc":
+        raise TypeError(f"{operation}: input must be an array of numbers, got dtype {t.dtype}")
+    return t
 
 
 @overload
@@ -137,7 +136,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
     array([3., 0.])
     """
-    weight = as_tensor(weight)
+    input, weight = _numbers("linear", input), as_tensor(weight)
     if weight.ndim != 2 or input.shape[-1:] != weight.shape[1:]:
         raise ValueError(
             "linear: weight must have shape (out, in) to match the last axis of input, of shape "
@@ -153,7 +152,7 @@ def relu(input: Tensor) -> Tensor: ...
 def relu(input: NDArray[_F]) -> NDArray[_F]: ...
 @overload
 def relu(input: Any) -> Any: ...
-@_function(AmpPolicy.KEEP_INPUT)
+@_function(AmpPolicy.KEEP_INPUT, sums=False)
 def relu(input: Any) -> Any:
     """Larger of input and zero, elementwise; the slope at zero is zero.
 
@@ -172,7 +171,7 @@ def relu(input: Any) -> Any:
     >>> F.relu([-1.0, 0.0, 2.0])
     array([0., 0., 2.])
     """
-    return Relu.apply(input)
+    return Relu.apply(_numbers("relu", input))
 
 
 @overload
@@ -203,7 +202,7 @@ def log_softmax(input: Any, axis: int = -1) -> Any:
     >>> F.log_softmax(np.array([0.0, 1000.0]))
     array([-1000.,     0.])
     """
-    return LogSoftmax.apply(input, axis)
+    return LogSoftmax.apply(_numbers("log_softmax", input), axis)
 
 
 @overload
@@ -234,7 +233,7 @@ def softmax(input: Any, axis: int = -1) -> Any:
     >>> F.softmax(np.log([1.0, 1.0, 2.0]))
     array([0.25, 0.25, 0.5 ])
     """
-    return Softmax.apply(input, axis)
+    return Softmax.apply(_numbers("softmax", input), axis)
 
 
 @overload
@@ -272,6 +271,7 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
     0.490415
     """
+    input = _numbers("cross_entropy", input)
     labels: Any = target.data if isinstance(target, Tensor) else target
     on_gpu = is_mlx(labels)
     labels = labels if on_gpu else np.asarray(labels)
@@ -335,6 +335,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
     2.0
     """
+    input = _numbers("mse_loss", input)
     shapes = np.shape(input), np.shape(target)
     if shapes[0] != shapes[1]:
         raise ValueError(

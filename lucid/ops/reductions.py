@@ -23,10 +23,14 @@ def is_half(x) -> bool:
     return isinstance(x, np.ndarray) and x.itemsize == 2 and is_floating(x.dtype)
 
 
-def at_least_float32(x):
+def is_half_type(dtype: Any) -> bool:
+    """Whether a dtype, NumPy's of any byte order or MLX's, is a floating type of two bytes."""
+    return (getattr(dtype, "itemsize", 0) or dtype.size) == 2 and is_floating(dtype)
+
+
+def at_least_float32(x: Any) -> Any:
     """Return an array or a Tensor, raised to float32 if of a half type: for sums and for range."""
-    dtype = x.dtype
-    if (getattr(dtype, "itemsize", 0) or dtype.size) != 2 or not is_floating(dtype):
+    if not is_half_type(x.dtype):
         return x
     known = isinstance(x, (Tensor, np.ndarray))
     return x.astype("float32") if known else namespace(x).astype(x, "float32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._tensor import as_tensor
+from .._tensor import as_tensor, is_floating
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import Sum, at_least_float32, axes_of, refuse
@@ -83,6 +83,7 @@ def logsumexp(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, 
     refuse("logaddexp.reduce", dtype=dtype, out=out, initial=initial)
     refuse("logaddexp.reduce", where=None if where is True else where)
     a = as_tensor(a)
+    a = a if is_floating(a.dtype) else a * 1.0
     axes = axes_of(axis, a.ndim)
     if 0 in [a.shape[i] for i in axes]:
         result = Sum.apply(a, axes, True) - np.inf
