@@ -17,7 +17,7 @@ from .cases import EPS, MOMENTUM
 class Lucid:
     """The public calls on arrays, on Tensors where there is a gradient."""
 
-    package = "lucid"
+    package = "lucid-numpy"
 
     def __init__(self, threads):
         import lucid

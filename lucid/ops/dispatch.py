@@ -79,7 +79,7 @@ def install(
         rule = None
         if method == "__call__":
             rule = ufuncs.get(ufunc) or of_scipy.get(_scipy_name(ufunc))
-        if self.data.__class__ is not np.ndarray:
+        if self._data.__class__ is not np.ndarray:
             inputs = tuple([beside(self, a) for a in inputs])
         if rule is not None and not kwargs:
             return rule(*inputs)
