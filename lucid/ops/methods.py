@@ -8,8 +8,9 @@ import numpy as np
 
 from .._tensor import Tensor, beside
 from .device import to
-from .elementwise import astype
-from .shape import getitem, reshape, transpose
+from .elementwise import astype, real
+from .indexing import getitem
+from .shape import reshape, transpose
 
 _BINARY = {
     "add": np.add,
@@ -38,8 +39,8 @@ _COMPARISONS = {
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 _SEQUENCES = (list, tuple)
 _METHODS = (
-    "sum prod mean var std max min cumsum clip round dot ravel squeeze swapaxes take copy argmax "
-    "argmin argsort nonzero all any"
+    "sum prod mean var std max min cumsum cumprod clip round dot ravel squeeze swapaxes take copy "
+    "repeat diagonal trace argmax argmin argsort nonzero all any"
 )
 
 
@@ -48,6 +49,7 @@ def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
     methods = {
         "__getitem__": getitem,
         "T": property(transpose, doc="The transpose."),
+        "real": property(real, doc="The real part: the Tensor itself, unless it is complex."),
         "__round__": _round,
         "astype": astype,
         "reshape": _reshape,
