@@ -11,12 +11,12 @@ import numpy as np
 from lucid._tensor import (
     Tensor,
     as_tensor,
-    beside,
     constant,
     dtype_name,
     is_floating,
     is_mlx,
     module_of,
+    on_device_of,
 )
 from lucid.autograd import AmpPolicy, OpSchema
 from lucid.autograd.mode import _mode
@@ -58,7 +58,7 @@ def _function(policy: AmpPolicy, sums: bool = True) -> Callable[..., Any]:
             given = [*args, *kwargs.values()]
             traced = any(isinstance(a, Tensor) for a in given)
             like = next((a for a in map(_data, given) if is_mlx(a)), None)
-            given = list(cast_inputs(schema, *[_array(beside(like, a)) for a in given]))
+            given = list(cast_inputs(schema, *[_array(on_device_of(like, a)) for a in given]))
             # In autocast the policies of the operations decide.
             half = _common_half_type(given) if sums and not _mode.get().autocast else None
             if half is not None:

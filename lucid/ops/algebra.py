@@ -8,7 +8,7 @@ import string
 
 import numpy as np
 
-from .._tensor import as_tensor, operands
+from .._tensor import as_tensor, as_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import Multiply, fit
@@ -46,7 +46,7 @@ def _transposed(x):
 
 
 def matmul(x1, x2, /):
-    x1, x2 = operands(x1, x2)
+    x1, x2 = as_tensors(x1, x2)
     if x1.ndim > 1 and x2.ndim > 1:
         return Matmul.apply(x1, x2)
     if not x1.ndim or not x2.ndim:
@@ -60,25 +60,25 @@ def matmul(x1, x2, /):
 
 def dot(a, b, out=None):
     refuse("dot", out=out)
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     if not a.ndim or not b.ndim:
         return Multiply.apply(a, b)
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, (-1, -2))
 
 
 def inner(a, b, /):
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     return tensordot(a, b, (-1, -1)) if a.ndim and b.ndim else Multiply.apply(a, b)
 
 
 def outer(a, b, out=None):
     refuse("outer", out=out)
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     return Multiply.apply(ravel(a)[:, None], ravel(b))
 
 
 def tensordot(a, b, axes=2):
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
     axes_a, axes_b = (
@@ -142,7 +142,7 @@ def einsum(subscripts, /, *arrays, out=None, optimize=False, dtype=None):
     refuse("einsum", out=out, dtype=dtype)
     if not isinstance(subscripts, str):
         subscripts, arrays = _from_sublists(subscripts, *arrays)
-    tensors = operands(*arrays)
+    tensors = as_tensors(*arrays)
     terms, result = _explicit(subscripts, tensors)
     spare = [c for c in string.ascii_letters if c not in "".join(terms)]
     for i, term in enumerate(list(terms)):

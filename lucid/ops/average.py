@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._tensor import as_tensor, is_floating, operands
+from .._tensor import as_tensor, as_tensors, is_floating
 from ..backends import namespace
 from .mean_front import mean
 from .reductions import Sum, at_least_float32, axes_of, broadcast_to
@@ -20,7 +20,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
             return result
         count = np.prod([a.shape[i] for i in axes_of(axis, a.ndim)], dtype=np.intp)
         return result, result * 0 + int(count)
-    a, weights = operands(a, weights)
+    a, weights = as_tensors(a, weights)
     weights = _beside(a, weights, axis)
     axes = axes_of(axis, a.ndim)
     a = a if is_floating(a.dtype) else a * 1.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, beside, constant, is_mlx
+from .._tensor import Tensor, constant, is_mlx, on_device_of
 from ..autograd.arrays import check_devices
 from ..backends import namespace
 from .reductions import refuse
@@ -80,7 +80,7 @@ def install(
         if method == "__call__":
             rule = ufuncs.get(ufunc) or of_scipy.get(_scipy_name(ufunc))
         if self._data.__class__ is not np.ndarray:
-            inputs = tuple([beside(self, a) for a in inputs])
+            inputs = tuple([on_device_of(self, a) for a in inputs])
         if rule is not None and not kwargs:
             return rule(*inputs)
         refuse(ufunc.__name__, out=kwargs.pop("out", None))

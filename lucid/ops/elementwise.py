@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, beside, constant, is_complex, is_floating, to_array
+from .._tensor import Tensor, as_tensor, constant, is_complex, is_floating, on_device_of, to_array
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import refuse, sum_to
@@ -260,8 +260,8 @@ def where(condition, x=None, y=None, /):
     if isinstance(condition, Tensor) and condition.requires_grad:
         raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
     for like in (x, y):
-        condition = beside(like, _raw(condition))
-    x, y = beside(y, x), beside(x, y)
+        condition = on_device_of(like, _raw(condition))
+    x, y = on_device_of(y, x), on_device_of(x, y)
     if not np.isscalar(condition):  # a copy, since the caller may change it before backward
         condition = to_array(condition, copy=True)
     return Where.apply(condition, x, y)
@@ -270,7 +270,7 @@ def where(condition, x=None, y=None, /):
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
     refuse("clip", out=out)
     low, high = a_min if min is None else min, a_max if max is None else max
-    return Clip.apply(a, beside(a, low), beside(a, high))
+    return Clip.apply(a, on_device_of(a, low), on_device_of(a, high))
 
 
 def divmod(x, y, /):

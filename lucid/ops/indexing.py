@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, beside, copied, dtype_name, is_mlx, to_numpy
+from .._tensor import Tensor, as_tensor, copied, dtype_name, is_mlx, on_device_of, to_numpy
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .reductions import Sum, axes_of, is_half, refuse
@@ -104,7 +104,7 @@ def flip(m, axis=None):
 
 def take_along_axis(arr, indices, axis=-1):
     a = as_tensor(arr)
-    indices = beside(a, indices)
+    indices = on_device_of(a, indices)
     indices = indices.data if isinstance(indices, Tensor) else indices
     indices = indices if is_mlx(indices) else np.asarray(indices)
     if "int" not in dtype_name(indices.dtype):

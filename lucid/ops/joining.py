@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from .._tensor import dtype_name, operands
+from .._tensor import as_tensors, dtype_name
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
@@ -39,7 +39,7 @@ class Concatenate(Function):
 
 def concatenate(arrays, axis=0, out=None, dtype=None, casting="same_kind"):
     refuse("concatenate", out=out, casting=None if casting == "same_kind" else casting)
-    arrays = operands(*arrays)
+    arrays = as_tensors(*arrays)
     if dtype is not None:
         arrays = [a.astype(dtype) for a in arrays]
     if axis is None:
@@ -48,7 +48,7 @@ def concatenate(arrays, axis=0, out=None, dtype=None, casting="same_kind"):
 
 
 def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    arrays = operands(*arrays)
+    arrays = as_tensors(*arrays)
     if len({a.shape for a in arrays}) > 1:
         raise ValueError(
             f"stack: all arrays must have one shape, got {', '.join(str(a.shape) for a in arrays)}"
@@ -66,20 +66,20 @@ def split(ary, indices_or_sections, axis=0):
 
 
 def hstack(tup, *, dtype=None, casting="same_kind"):
-    arrays = [atleast_1d(a) for a in operands(*tup)]
+    arrays = [atleast_1d(a) for a in as_tensors(*tup)]
     return concatenate(arrays, 0 if arrays[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 def vstack(tup, *, dtype=None, casting="same_kind"):
-    return concatenate([atleast_2d(a) for a in operands(*tup)], 0, dtype=dtype, casting=casting)
+    return concatenate([atleast_2d(a) for a in as_tensors(*tup)], 0, dtype=dtype, casting=casting)
 
 
 def dstack(tup):
-    return concatenate([atleast_3d(a) for a in operands(*tup)], 2)
+    return concatenate([atleast_3d(a) for a in as_tensors(*tup)], 2)
 
 
 def column_stack(tup):
-    arrays = operands(*tup)
+    arrays = as_tensors(*tup)
     return concatenate([a if a.ndim > 1 else transpose(atleast_2d(a)) for a in arrays], 1)
 
 
@@ -87,7 +87,7 @@ def diff(a, n=1, axis=-1, prepend=np._NoValue, append=np._NoValue):
     if operator.index(n) < 0:
         raise ValueError(f"diff: n must not be negative, got {n}")
     ends = [x for x in (prepend, append) if x is not np._NoValue]
-    a, *ends = operands(a, *ends)
+    a, *ends = as_tensors(a, *ends)
     if a.ndim == 0:
         raise ValueError("diff: a must have at least one axis, got a number")
     if n == 0:

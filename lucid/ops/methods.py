@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, beside
+from .._tensor import Tensor, on_device_of
 from .device import to
 from .elementwise import astype, real
 from .indexing import getitem
@@ -68,10 +68,10 @@ def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
 
 def _operators(rule):
     def operator(self, other):
-        return rule(self, beside(self, other) if other.__class__ in _SEQUENCES else other)
+        return rule(self, on_device_of(self, other) if other.__class__ in _SEQUENCES else other)
 
     def reflected(self, other):
-        return rule(beside(self, other) if other.__class__ in _SEQUENCES else other, self)
+        return rule(on_device_of(self, other) if other.__class__ in _SEQUENCES else other, self)
 
     return operator, reflected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, operands
+from .._tensor import Tensor, as_tensor, as_tensors
 from ..autograd import Function, OpSchema
 from ..backends import namespace
 from .indexing import getitem
@@ -62,7 +62,7 @@ def atleast_3d(*arys):
 
 
 def _each(arrays, change):
-    changed = tuple(map(change, operands(*arrays)))
+    changed = tuple(map(change, as_tensors(*arrays)))
     return changed if len(changed) > 1 else changed[0]
 
 

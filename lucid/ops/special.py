@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, operands
+from .._tensor import Tensor, as_tensor, as_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
@@ -145,7 +145,7 @@ def expit(x, /):
 
 
 def xlogy(x, y, /):
-    return XLogY.apply(*map(at_least_float32, operands(x, y)))
+    return XLogY.apply(*map(at_least_float32, as_tensors(x, y)))
 
 
 # By name: importing lucid does not import SciPy.
