@@ -13,6 +13,7 @@ again, from the sharp and the blurred image alone::
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def estimate(sharp: np.ndarray, blurred: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def plot(images: dict[str, np.ndarray], path: Path) -> None:
-    """Draw the images side by side."""
+    """Draw the photograph, sharp and blurred, and the camera's shake, true and found."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -112,6 +113,15 @@ def main(argv: list[str] | None = None) -> float:
     parser.add_argument("--seed", type=int, default=0, help="of shake and noise")
     parser.add_argument("--output", type=Path, help="folder for the plot, custom_op.png")
     args = parser.parse_args(argv)
+    if args.seed < 0:
+        parser.error(f"argument --seed: must not be negative, got {args.seed}")
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"argument --output: {error}")
+        if not os.access(args.output, os.W_OK):
+            parser.error(f"argument --output: can't write to {args.output}")
 
     check()
     sharp = load_sample_image("flower.jpg").mean(axis=2)[150:278, 250:378] / 255
@@ -123,7 +133,6 @@ def main(argv: list[str] | None = None) -> float:
     print(f"kernel found in {iterations} iterations; largest entry {kernel.max():.4f}, ", end="")
     print(f"largest error {error:.4f}")
     if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
         shown = {"sharp": sharp, "blurred": blurred, "camera shake": kernel, "shake found": found}
         plot(shown, args.output / "custom_op.png")
         print(f"wrote {args.output}/custom_op.png")

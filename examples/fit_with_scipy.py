@@ -12,6 +12,7 @@ and without ever forming the Hessian. The optimum is compared with scikit-learn'
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,13 @@ def main(argv: list[str] | None = None) -> dict[str, dict]:
     parser.add_argument("--strength", type=float, default=1.0, help="of the data (sklearn's C)")
     parser.add_argument("--output", type=Path, help="folder for the plot, fit.png")
     args = parser.parse_args(argv)
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"argument --output: {error}")
+        if not os.access(args.output, os.W_OK):
+            parser.error(f"argument --output: can't write to {args.output}")
     if not args.strength > 0:
         parser.error(f"argument --strength: must be positive, got {args.strength}")
 
@@ -139,7 +147,6 @@ def main(argv: list[str] | None = None) -> dict[str, dict]:
     right = np.mean((x @ fits["trust-ncg"]["w"][:-1] + fits["trust-ncg"]["w"][-1] > 0) == y)
     print(f"tumours classified rightly: {right:.1%}")
     if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
         plot(fits, other, names, args.output / "fit.png")
         print(f"wrote {args.output}/fit.png")
     return fits

@@ -16,6 +16,7 @@ Transactions on Neural Networks 3 (1992).
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,15 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     parser.add_argument("--seed", type=int, default=0, help="of split, weights and batches")
     parser.add_argument("--output", type=Path, help="folder for gradient_penalty.png")
     args = parser.parse_args(argv)
+    if args.seed < 0:
+        parser.error(f"argument --seed: must not be negative, got {args.seed}")
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"argument --output: {error}")
+        if not os.access(args.output, os.W_OK):
+            parser.error(f"argument --output: can't write to {args.output}")
     if not args.strength > 0:
         parser.error(f"argument --strength: must be positive, got {args.strength}")
 
@@ -127,7 +137,6 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     for name, accuracy in accuracies.items():
         print(f"{name:>15}  " + "  ".join(f"{a:4.2f}" for a in accuracy))
     if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
         plot(accuracies, args.output / "gradient_penalty.png")
         print(f"wrote {args.output}/gradient_penalty.png")
     return accuracies

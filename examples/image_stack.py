@@ -3,7 +3,7 @@
 
 Mean and standard deviation of each colour over a stack of float32 photographs on disk, read block
 by block through `numpy.memmap`. `lucid.Moments` holds count, mean and M2 in float64 and merges the
-blocks without loss, so that memory stays at one block however long the stack is. NumPy's float32
+blocks, so that memory stays at one block however long the stack is. NumPy's float32
 mean of the same channels-last stack is drawn beside it: down the columns it adds one number after
 another, and the error grows with the stack::
 
@@ -16,6 +16,7 @@ a camera's dark level would be.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from fractions import Fraction
 from pathlib import Path
@@ -113,6 +114,15 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     parser.add_argument("--seed", type=int, default=0, help="of the crops")
     parser.add_argument("--output", type=Path, help="folder for the plot, image_stack.png")
     args = parser.parse_args(argv)
+    if args.seed < 0:
+        parser.error(f"argument --seed: must not be negative, got {args.seed}")
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"argument --output: {error}")
+        if not os.access(args.output, os.W_OK):
+            parser.error(f"argument --output: can't write to {args.output}")
     for name, least in (("images", 12), ("block", 1)):
         if getattr(args, name) < least:
             parser.error(f"argument --{name}: must be at least {least}, got {getattr(args, name)}")
@@ -129,7 +139,6 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
         for name in ("NumPy, float32", "lucid.Moments"):
             print(f"error of the mean by {name}: {track[name][-1]:.1e}")
         if args.output:
-            args.output.mkdir(parents=True, exist_ok=True)
             plot(track, stack, args.output / "image_stack.png")
             print(f"wrote {args.output}/image_stack.png")
     return track

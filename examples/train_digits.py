@@ -8,26 +8,28 @@ on three quarters of the images and tested on the rest::
     python examples/train_digits.py --output output/digits
 
 With ``--output DIR`` it writes ``curves.png`` (loss, accuracy, running statistics),
-``metrics.json`` and ``model.safetensors``, then loads the weights into a fresh network and compares
-predictions.
+``metrics.json`` and ``model.safetensors``, in the place of an earlier run's, then loads the weights
+into a fresh network and compares predictions.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import sys
+import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from tqdm import tqdm
 
 import lucid
 import lucid.nn.functional as F
 from lucid import nn
 
+FILES = ("curves.png", "metrics.json", "model.safetensors")
 BATCH_SIZE = 64
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
@@ -35,6 +37,9 @@ MOMENTUM = 0.9
 
 def load_data(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Standardised train and test images, and their labels."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     images, labels = load_digits(return_X_y=True)
     x_train, x_test, y_train, y_test = train_test_split(
         images, labels, test_size=0.25, random_state=seed, stratify=labels
@@ -100,6 +105,8 @@ def train_epoch(model, optimizer, x, y, learning_rates, rng, device, bar) -> Non
 
 def train(model, data, epochs: int, seed: int, device: str) -> list[dict]:
     """Train `model`; the metrics of each epoch."""
+    from tqdm import tqdm
+
     x_train, x_test, y_train, y_test = data
     steps = -(-len(x_train) // BATCH_SIZE)
     # Half a cosine, so that the last epochs hardly move.
@@ -125,49 +132,59 @@ def train(model, data, epochs: int, seed: int, device: str) -> list[dict]:
     return history
 
 
-def plot(history: list[dict], path: Path) -> None:
-    """Loss, accuracy and the running statistics of the first batch norm, by epoch."""
+def plot(history: list[dict]) -> bytes:
+    """Draw loss, accuracy and the running statistics of the first batch norm by epoch."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     epochs = range(1, len(history) + 1)
-    fig, axes = plt.subplots(3, 1, figsize=(6.4, 9), layout="constrained")
-    for ax, quantity in zip(axes, ("loss", "accuracy"), strict=False):
+    fig, axes = plt.subplots(2, 2, figsize=(8, 6), layout="constrained", sharex=True)
+    for ax, quantity in zip(axes[0], ("loss", "accuracy"), strict=True):
         for part in ("train", "test"):
             ax.plot(epochs, [h[f"{part}_{quantity}"] for h in history], label=part)
-        ax.set(xlabel="epoch", ylabel=quantity)
+        ax.set_title(quantity)
         ax.legend()
-    for style, quantity in (("-", "running_mean"), ("--", "running_var")):
-        lines = axes[2].plot(epochs, [h[quantity] for h in history], style, linewidth=1)
-        lines[0].set_label(quantity)
-    axes[2].set(xlabel="epoch", ylabel="first batch norm")
-    axes[2].legend()
-    fig.savefig(path, dpi=120)
+    for ax, quantity in zip(axes[1], ("running_mean", "running_var"), strict=True):
+        channels = [h[quantity] for h in history]
+        ax.plot(epochs, channels, linewidth=1)
+        ax.set(xlabel="epoch")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_title(f"first batch norm: {quantity}, {len(channels[0])} channels", fontsize=10)
+    png = io.BytesIO()
+    fig.savefig(png, dpi=120)
     plt.close(fig)
+    return png.getvalue()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; its permissions are those of any new file."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def save(output: Path, model, history: list[dict], report: dict, x_test, device: str) -> None:
     """Write curves, metrics and weights, and check that reloaded weights predict the same."""
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file, save
 
-    output.mkdir(parents=True, exist_ok=True)
-    plot(history, output / "curves.png")
-    (output / "metrics.json").write_text(json.dumps(report | {"history": history}, indent=1))
-    save_file(model.state_dict(), output / "model.safetensors")
+    curves, metrics, weights = (output / name for name in FILES)
+    write(curves, plot(history))
+    write(metrics, json.dumps(report | {"history": history}, indent=1).encode())
+    write(weights, save(model.state_dict()))
 
     fresh = make_network(seed=report["seed"] + 1).to(device)
-    fresh.load_state_dict(load_file(output / "model.safetensors"))
+    fresh.load_state_dict(load_file(weights))
     same = np.array_equal(predict(model, x_test, device), predict(fresh, x_test, device))
-    print(f"wrote {output}/curves.png, metrics.json, model.safetensors")
+    print(f"wrote {output}/{', '.join(FILES)}")
     print(f"reloaded weights give {'the same' if same else 'OTHER'} predictions")
     if not same:
         raise SystemExit(1)
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Parse the command line, train, report."""
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -176,8 +193,38 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="gpu needs MLX")
     parser.add_argument("--output", type=Path, help="folder for curves, metrics and weights")
     args = parser.parse_args(argv)
+    if problem := next(problems(args), None):
+        parser.exit(2, f"{parser.prog}: {problem}\n")
+    return args
+
+
+def problems(args: argparse.Namespace):
+    """Yield what is wrong with the command line, or would be once the training is done."""
     if args.epochs < 1:
-        parser.error(f"argument --epochs: must be at least 1, got {args.epochs}")
+        yield f"--epochs: must be at least 1, got {args.epochs}"
+    if not 0 <= args.seed < 2**32:
+        yield f"--seed: must be from 0 to 2**32 - 1, got {args.seed}"
+    if args.device == "gpu" and not find_spec("mlx"):
+        yield "--device: gpu needs MLX: pip install 'lucid-numpy[mlx]'"
+    needed = ["sklearn", "tqdm", *(["matplotlib", "safetensors"] if args.output else [])]
+    if missing := [name for name in needed if not find_spec(name)]:
+        yield f"needs {' and '.join(missing)}: pip install 'lucid-numpy[examples]'"
+    if args.output:
+        try:
+            args.output.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=args.output).close()
+        except FileExistsError:
+            yield f"--output: {args.output} is no folder"
+        except OSError as error:
+            yield f"--output: can't write to {args.output}: {error.strerror}"
+        for path in (args.output / name for name in FILES):
+            if path.is_dir():
+                yield f"--output: {path} is a folder"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Train and report, as the command line says."""
+    args = parse(argv)
 
     start = time.perf_counter()
     data = load_data(args.seed)
@@ -194,4 +241,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("train_digits: interrupted", file=sys.stderr)
+        sys.exit(130)  # as shells count it: 128 + SIGINT
+    except OSError as error:  # the disk is full, say
+        sys.exit(f"train_digits: {error}")

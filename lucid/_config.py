@@ -10,6 +10,8 @@ import numpy as np
 
 from ._kernels import provider
 
+__version__ = "0.1.0"
+
 
 @overload
 def show_config(mode: Literal["stdout"] = "stdout") -> None: ...
@@ -44,11 +46,9 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     """
     if mode not in ("stdout", "dicts"):
         raise ValueError(f"show_config: mode must be 'stdout' or 'dicts', got {mode!r}")
-    from importlib import metadata  # slow to import
-
     active, isa = provider.active()
     config = {
-        "lucid": metadata.version("lucid"),
+        "lucid": __version__,
         "python": sys.version.split()[0],
         "numpy": np.__version__,
         "platform": platform.platform(),
@@ -74,7 +74,7 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
 
 def _mlx() -> str | None:
     """Version and device of MLX, None where it is not installed."""
-    from importlib import metadata
+    from importlib import metadata  # slow to import
 
     try:
         version = metadata.version("mlx")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,8 @@ class Tensor(Bound):
     Attributes
     ----------
     data : numpy.ndarray or mlx.core.array
-        The stored array itself. Writing to it is not tracked; `copy_` is.
+        The stored array itself. Writing to it is not tracked; `copy_` is, and so is assigning
+        another array to the attribute: a graph that saved this Tensor then raises in `backward`.
     grad : Tensor or None
         The gradient gathered by `backward`, for leaves only.
 
@@ -78,10 +80,13 @@ class Tensor(Bound):
     # be a cycle), else the node, or the output of a node, that computed this Tensor.
     # _version: None until a Tensor sharing this memory may be written, then a one-element list
     # shared by all of them.
-    __slots__ = ("__weakref__", "_edge", "_version", "data", "grad")
-    data: Any
+    # _replaced: how often another array has been assigned to `data`; missing before the first.
+    __slots__ = ("__weakref__", "_data", "_edge", "_replaced", "_version", "grad")
+    data: Any  # bound by `lucid.autograd._graph`: the slot, and `_assign`
     grad: Tensor | None
+    _data: Any
     _edge: Any
+    _replaced: int
     _version: list[int] | None
 
     __hash__ = object.__hash__  # == is elementwise; as keys, Tensors are compared by identity
@@ -93,8 +98,8 @@ class Tensor(Bound):
                     "tensor: data must not require grad, since a copy would lose its gradient; "
                     "use detach()"
                 )
-            data = data.data
-        self.data = to_array(data, copy=True)
+            data = data._data
+        self._data = to_array(data, copy=True)
         self.grad = None
         self._version = None
         self._edge = None
@@ -116,12 +121,59 @@ class Tensor(Bound):
                 "requires_grad: may be set on leaves only, this Tensor was computed by "
                 f"{self.grad_fn.name}; use detach()"
             )
-        if value and not is_floating(self.data.dtype):
-            name = dtype_name(self.data.dtype)
+        if value and not is_floating(self._data.dtype):
+            name = dtype_name(self._data.dtype)
             raise TypeError(f"requires_grad: dtype must be real floating point, got {name}")
         if value:
-            self.data = in_native_order(self.data)
+            self._data = in_native_order(self._data)
         self._edge = True if value else None
+
+    def _assign(self, value: Any) -> None:
+        """Set `data`: whatever is wrong with the value is said here, and not by what uses it."""
+        version = None
+        if isinstance(value, Tensor):
+            if value._edge is not None:
+                raise RuntimeError("data: value must not require grad; use detach()")
+            version, value = share_version(value), value._data
+        elif isinstance(value, (np.ndarray, np.generic)):
+            value = to_array(value, operation="data")
+        elif not is_mlx(value):
+            raise TypeError(
+                f"data: value must be an array, got {type(value).__name__}; "
+                "use copy_, or np.asarray"
+            )
+        old = self._data
+        if type(value) is not type(old):
+            device = "cpu" if isinstance(value, np.ndarray) else "gpu"
+            raise TypeError(
+                f"data: value must be on the device of the Tensor, {self.device}, got {device}; "
+                "use to()"
+            )
+        if self._edge is not None:
+            if not is_floating(value.dtype):
+                raise TypeError(
+                    "data: value must be real floating point while the Tensor requires grad, got "
+                    f"{dtype_name(value.dtype)}"
+                )
+            value = in_native_order(value)
+            if not self.is_leaf and (value.shape, value.dtype) != (old.shape, old.dtype):
+                raise RuntimeError(
+                    f"data: value must have the shape {old.shape} and dtype "
+                    f"{dtype_name(old.dtype)} of a result of {self.grad_fn.name}, got "
+                    f"{value.shape} and {dtype_name(value.dtype)}; use detach()"
+                )
+        self._replace(value, version)
+
+    def _replace(self, array: Any, version: list[int] | None = None) -> None:
+        """Store another array, which those of `version`, or none, share; graphs notice."""
+        old = self._data
+        if array is old:  # as after ``t.data += 1``
+            if self._version is not None:
+                self._version[0] += 1
+        elif version is not None or is_mlx(array) or not np.may_share_memory(array, old):
+            self._version = version
+        self._replaced = getattr(self, "_replaced", 0) + 1
+        self._data = array
 
     @property
     def grad_fn(self) -> Any:
@@ -137,31 +189,31 @@ class Tensor(Bound):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array."""
-        return self.data.shape
+        return self._data.shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self.data.ndim
+        return self._data.ndim
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self.data.size
+        return self._data.size
 
     @property
     def dtype(self) -> Any:
         """The dtype of the array."""
-        return self.data.dtype
+        return self._data.dtype
 
     @property
     def device(self) -> str:
         """``"cpu"`` for NumPy memory, ``"gpu"`` for MLX arrays."""
-        return "cpu" if isinstance(self.data, np.ndarray) else "gpu"
+        return "cpu" if isinstance(self._data, np.ndarray) else "gpu"
 
     def detach(self) -> Tensor:
         """Return a constant that shares this Tensor's memory."""
-        result = constant(self.data)
+        result = constant(self._data)
         result._version = share_version(self)
         return result
 
@@ -183,9 +235,9 @@ class Tensor(Bound):
                 "numpy: a Tensor that requires grad can't become an array without losing its "
                 "gradient; use detach(), or np.stack to join a list of Tensors"
             )
-        if not isinstance(self.data, np.ndarray) and copy is False:
+        if not isinstance(self._data, np.ndarray) and copy is False:
             raise ValueError("numpy: an array on the gpu can't become an ndarray without a copy")
-        return np.array(to_numpy(self.data), dtype=dtype, copy=copy)
+        return np.array(to_numpy(self._data), dtype=dtype, copy=copy)
 
     def __mlx_array__(self) -> Any:
         # Asked for by MLX's operators and functions, which would lose the gradient.
@@ -194,13 +246,13 @@ class Tensor(Bound):
                 "mlx: a Tensor that requires grad can't become an mlx.core.array without losing "
                 "its gradient; put it first (tensor * array), or use detach()"
             )
-        if not is_mlx(self.data):
+        if not is_mlx(self._data):
             raise TypeError("mlx: a Tensor on the cpu can't become an mlx.core.array; use to()")
-        return self.data
+        return self._data
 
     def item(self) -> float | int | bool:
         """Return the one element as a Python number."""
-        return self.data.item()
+        return self._data.item()
 
     def copy_(self, array: Any) -> Tensor:
         """Overwrite the elements in place, broadcasting `array`; returns the Tensor.
@@ -217,16 +269,16 @@ class Tensor(Bound):
         if isinstance(array, Tensor):
             if array._edge is not None:
                 raise RuntimeError("copy_: source must not require grad; use detach()")
-            array = array.data
-        if isinstance(self.data, np.ndarray):
-            np.copyto(self.data, array, casting="same_kind")
+            array = array._data
+        if isinstance(self._data, np.ndarray):
+            np.copyto(self._data, array, casting="same_kind")
         else:
             if not is_mlx(array):
-                array = constant(to_array(array)).to("gpu", self.data.dtype).data
-            broadcast_to = module_of(self.data).broadcast_to
+                array = constant(to_array(array)).to("gpu", self._data.dtype).data
+            broadcast_to = module_of(self._data).broadcast_to
             # Whole arrays are exchanged, dtype and all.
-            self.data[...] = broadcast_to(array, self.data.shape).astype(self.data.dtype)
-            schedule(self.data)
+            self._data[...] = broadcast_to(array, self._data.shape).astype(self._data.dtype)
+            schedule(self._data)
         share_version(self)[0] += 1
         return self
 
@@ -243,29 +295,29 @@ class Tensor(Bound):
                 "number: a Tensor that requires grad can't become a number without losing its "
                 "gradient; use item(), or detach()"
             )
-        return self.data.item()
+        return self._data.item()
 
     def __format__(self, spec: str) -> str:
-        if self.data.ndim == 0 and spec:
-            return format(self.data.item(), spec)
+        if self._data.ndim == 0 and spec:
+            return format(self._data.item(), spec)
         return super().__format__(spec)
 
     def __index__(self) -> int:
-        return operator.index(self.data if self.device == "cpu" else self.data.item())
+        return operator.index(self._data if self.device == "cpu" else self._data.item())
 
     def __bool__(self) -> bool:
-        return bool(self.data)
+        return bool(self._data)
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self._data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self.data)))
+        return (self[i] for i in range(len(self._data)))
 
     def __repr__(self) -> str:
-        text = np.array2string(to_numpy(self.data), separator=", ", prefix="tensor(")
-        if dtype_name(self.data.dtype) not in ("float64", "int64", "bool"):
-            text += f", dtype={dtype_name(self.data.dtype)}"
+        text = np.array2string(to_numpy(self._data), separator=", ", prefix="tensor(")
+        if dtype_name(self._data.dtype) not in ("float64", "int64", "bool"):
+            text += f", dtype={dtype_name(self._data.dtype)}"
         if self.device != "cpu":
             text += f", device={self.device!r}"
         if self._edge is True:
@@ -289,12 +341,12 @@ class Tensor(Bound):
                 "its graph would be lost; use detach()"
             )
         state = getattr(self, "__dict__", None)
-        return _rebuild, (type(self), self.data, self._edge, self.grad), state
+        return _rebuild, (type(self), self._data, self._edge, self.grad), state
 
 
 def _rebuild(cls: type[Tensor], data: Any, edge: Any, grad: Tensor | None) -> Tensor:
     result = cls.__new__(cls)
-    result.data, result._edge, result.grad, result._version = data, edge, grad, None
+    result._data, result._edge, result.grad, result._version = to_array(data), edge, grad, None
     return result
 
 
@@ -322,15 +374,15 @@ def refuse_tensors(data: Any, operation: str = "tensor") -> None:
                 refuse_tensors(item, operation)
 
 
-def to_array(data: Any, copy: bool | None = None) -> Any:
+def to_array(data: Any, copy: bool | None = None, operation: str = "tensor") -> Any:
     """Return `data` as an array of its own kind: MLX arrays stay, all else goes to NumPy."""
     subclass = isinstance(data, np.ndarray) and type(data) is not np.ndarray
     if subclass and isinstance(data, np.ma.MaskedArray):
         raise TypeError(
-            "tensor: data must not be a masked array, since Tensors have no mask; use its "
+            f"{operation}: data must not be a masked array, since Tensors have no mask; use its "
             "filled(value)"
         )
-    refuse_tensors(data)
+    refuse_tensors(data, operation)
     if isinstance(data, (np.ndarray, np.generic)) or not is_mlx(data):
         return np.array(data, copy=copy, order="K")
     return data[...] if copy else data
@@ -393,20 +445,22 @@ def module_of(array: Any) -> Any:
 
 
 def schedule(*arrays: Any) -> None:
-    """Let MLX begin to compute these; others need no word.
+    """Let MLX compute these; others need no word.
 
     What is kept from step to step has to be: a lazy array refers to all that it is computed from,
-    and can't be used from another thread.
+    and can't be used from another thread. Nor can two threads read one that is being computed
+    (MLX 0.32 may wait for ever): if there are other threads, it is waited for.
     """
     lazy = [a for a in arrays if is_mlx(a)]
     if lazy:
-        module_of(lazy[0]).async_eval(lazy)
+        mx = module_of(lazy[0])
+        (mx.async_eval if threading.active_count() == 1 else mx.eval)(lazy)
 
 
 def constant(array: Any) -> Tensor:
     """Wrap an array, without a copy, as a Tensor outside any graph."""
     result = Tensor.__new__(Tensor)
-    result.data = array
+    result._data = array
     result.grad = result._edge = result._version = None
     return result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ._tensor import dtype_name
@@ -51,4 +50,4 @@ class autocast(ModeSwitch):
         self._dtype = name if enabled else None
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, autocast=self._dtype, outer=mode)
+        return mode.inside(self, autocast=self._dtype)

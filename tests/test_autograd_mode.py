@@ -1,6 +1,10 @@
 """Grad mode and autocast: nested, per thread and task, as manager and decorator."""
 
 import asyncio
+import contextlib
+import gc
+import signal
+import sys
 import threading
 
 import numpy as np
@@ -315,3 +319,169 @@ def test_bfloat16(tensor):
 def test_dtypes_that_autocast_refuses(dtype):
     with pytest.raises(ValueError, match="autocast: dtype must be one of float16, bfloat16"):
         lucid.autocast(dtype)
+
+
+class Interrupted(BaseException):
+    """Raised where Ctrl-C might be."""
+
+
+def _in_manager():
+    with lucid.no_grad():
+        lucid.is_grad_enabled()
+
+
+def _in_nested_managers():
+    with lucid.no_grad(), lucid.autocast("float16"):
+        with lucid.enable_grad():
+            pass
+        lucid.is_grad_enabled()
+
+
+@lucid.no_grad()
+def _decorated():
+    return lucid.is_grad_enabled()
+
+
+@lucid.no_grad()
+def _numbers():
+    yield 1
+    yield 2
+
+
+def _in_generator():
+    for _ in _numbers():
+        lucid.is_grad_enabled()
+
+
+@lucid.no_grad()
+async def _coroutine():
+    return lucid.is_grad_enabled()
+
+
+def _in_coroutine():
+    with contextlib.suppress(StopIteration):
+        _coroutine().send(None)
+
+
+class _Pair(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 1, y * 1
+
+    @staticmethod
+    def backward(ctx, g, h):
+        with lucid.enable_grad():
+            return (g if ctx.needs_input_grad[0] else None), h
+
+
+_X, _Y = (lucid.tensor([1.0], requires_grad=True) for _ in range(2))
+_PAIR = _Pair.apply(_X, _Y)
+
+
+def _in_backward():
+    _X.grad = None
+    (_X * 2).sum().backward()
+
+
+def _in_narrowed_backward():
+    lucid.grad(_PAIR[0].sum(), _X, retain_graph=True)
+
+
+def _in_value_and_grad():
+    lucid.value_and_grad(lambda x: (x * x).sum())(np.ones(2))
+
+
+SWITCHING = [
+    _in_manager,
+    _in_nested_managers,
+    _decorated,
+    _in_generator,
+    _in_coroutine,
+    _in_backward,
+    _in_narrowed_backward,
+    _in_value_and_grad,
+]
+
+
+def _untouched():
+    x = lucid.tensor([1.0], requires_grad=True, dtype="float16")
+    return (
+        lucid.is_grad_enabled()
+        and dtype_name((x @ x).dtype) == "float16"
+        and _PAIR[0].grad_fn.needs_input_grad == (True, True)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("function", SWITCHING)
+def test_an_interrupt_before_any_bytecode_leaves_the_mode_alone(function):
+    """Where a trace function raises is before every bytecode; signals come at some of these."""
+    at = count = 0
+
+    def trace(frame, event, arg):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            if count == at:
+                raise Interrupted
+        return trace
+
+    before = sys.gettrace()
+    while True:
+        at, count = at + 1, 0
+        try:
+            sys.settrace(trace)
+            try:
+                function()
+            finally:
+                sys.settrace(before)
+        except Interrupted:
+            pass
+        else:
+            break
+        assert _untouched(), at
+    assert at > 5
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("function", SWITCHING)
+def test_signals_leave_the_mode_alone(function):
+    def handler(number, frame):
+        raise Interrupted
+
+    before, caught = signal.signal(signal.SIGALRM, handler), 0
+    try:
+        for i in range(400):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + i % 40 * 2.5e-6)
+                for _ in range(100_000):
+                    function()
+            except Interrupted:
+                caught += 1
+            assert _untouched()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert caught == 400
+
+
+def test_a_switch_that_is_gone_puts_the_mode_back(records):
+    """What Python 3.14 needs where a signal comes between entering and the block."""
+    lucid.no_grad().__enter__()
+    gc.collect()
+    assert records()
+    kept = lucid.no_grad()
+    kept.__enter__()
+    lucid.enable_grad().__enter__()
+    assert not records()
+    kept.__exit__(None, None, None)
+    assert records()
+    kept.__enter__()
+    thread = threading.Thread(target=kept.__reduce__)  # it may go anywhere, here it stays
+    thread.start()
+    thread.join()
+    assert not records()
+    del thread, kept
+    assert records()

@@ -1,6 +1,8 @@
 """`F.batch_norm` on bad input: the error names what is wrong, and nothing has changed."""
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -180,3 +182,73 @@ def test_mixed_devices(name):
     mx = pytest.importorskip("mlx.core")
     with pytest.raises(TypeError, match=f"batch_norm: {name} must be on the device of input, cpu"):
         call(**{name: mx.ones(3)})
+
+
+CRASHES = """
+import sys
+import numpy as np
+import lucid
+from lucid import nn
+import lucid.nn.functional as F
+
+path = sys.argv[1]
+np.ones(4, np.float32).tofile(path)
+x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+
+
+class Plain(np.ndarray):
+    pass
+
+
+def read_only_subclass():
+    array = np.ones(4, np.float32).view(Plain)
+    array.flags.writeable = False
+    return array
+
+
+def refused(call, error):
+    try:
+        call()
+    except error as e:
+        assert "batch_norm: running_" in str(e), e
+    else:
+        raise AssertionError("written to")
+
+
+for make in (lambda: np.memmap(path, np.float32, "r"), read_only_subclass):
+    for name in ("running_mean", "running_var"):
+        for functional in (False, True):
+            bn, array = nn.BatchNorm1d(4), make()
+            getattr(bn, name).data = array
+            assert type(getattr(bn, name).data) is np.ndarray
+            before = {k: v.copy() for k, v in bn.state_dict().items()}
+            if functional:
+                call = lambda: F.batch_norm(x, bn.running_mean, bn.running_var, training=True)
+            else:
+                call = lambda: bn(lucid.tensor(x, requires_grad=True))
+            refused(call, ValueError)
+            for k, v in bn.state_dict().items():
+                np.testing.assert_array_equal(v, before[k])
+            assert bn.eval()(x).shape == x.shape  # reading is allowed
+            buffers = {"running_mean": np.zeros(4), "running_var": np.ones(4), name: array}
+            refused(lambda: F.batch_norm(x, **buffers, training=True), (ValueError, TypeError))
+            np.testing.assert_array_equal(np.asarray(array), np.ones(4))
+# As weight and bias, which are read, a memmap is an array.
+mapped = np.memmap(path, np.float32, "r")
+y = F.batch_norm(x, None, None, mapped, mapped, training=True)
+p = nn.Parameter(np.zeros(4, np.float32))
+p.data = mapped
+z = F.batch_norm(lucid.tensor(x), None, None, p, p, training=True)
+z.sum().backward()
+assert type(p.grad.data) is np.ndarray and p.grad.data.flags.writeable
+np.testing.assert_array_equal(y, z.data)
+print("alive")
+"""
+
+
+def test_read_only_memory_is_not_written_to(tmp_path):
+    """In a process of its own, since it would end in a segmentation fault."""
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", CRASHES, tmp_path / "m"], capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout) == (0, "alive\n"), run.stderr

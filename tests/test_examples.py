@@ -82,9 +82,23 @@ def test_custom_op(run):
         ("fit_with_scipy", "--strength=0", "--strength: must be positive, got 0"),
         ("image_stack", "--block=0", "--block: must be at least 1, got 0"),
         ("gradient_penalty", "--strength=-1", "--strength: must be positive, got -1"),
+        ("custom_op", "--seed=-1", "--seed: must not be negative, got -1"),
+        ("gradient_penalty", "--seed=-1", "--seed: must not be negative, got -1"),
+        ("image_stack", "--seed=-1", "--seed: must not be negative, got -1"),
     ],
 )
 def test_bad_arguments(run, capsys, name, argument, message):
     with pytest.raises(SystemExit):
         run(name, argument)
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["custom_op", "fit_with_scipy", "gradient_penalty", "image_stack"])
+def test_output_is_checked_before_the_work(run, tmp_path, capsys, name):
+    (tmp_path / "new").write_text("a file where the folder should be")
+    with pytest.raises(SystemExit):
+        run(name)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "argument --output: " in err
+    assert str(tmp_path / "new") in err

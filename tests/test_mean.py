@@ -1,5 +1,6 @@
 """mean, var, std, mean_var of arrays, against references better than float64."""
 
+import itertools
 import math
 import warnings
 from fractions import Fraction
@@ -562,3 +563,109 @@ def test_cancellation_leaves_a_bounded_error(x, isa):
     narrow = wide[:, :3].copy()
     for mean in (lucid.mean(x), *lucid.mean(wide, 0), *lucid.mean(narrow, 0)):
         assert abs(float(mean) - exact) <= bound + np.spacing(np.float32(abs(exact)))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int32])
+@pytest.mark.parametrize("correction", [64, 65, 70.5])
+def test_mean_var_without_degrees_of_freedom(dtype, correction):
+    """The mean is the kernels' all the same: NumPy's, in halves, is far off."""
+    x = np.full((64, 3), 1000).astype(dtype)
+    with warnings.catch_warnings(record=True) as expected:
+        warnings.simplefilter("always")
+        reference = np.var(x.astype("f8"), axis=0, ddof=correction)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        mean, var = lucid.mean_var(x, axis=0, correction=correction)
+    np.testing.assert_array_equal(mean, lucid.mean(x, axis=0))
+    np.testing.assert_array_equal(var.astype("f8"), reference)
+    assert {str(w.message) for w in found} >= {str(w.message) for w in expected}
+    assert any("Degrees of freedom" in str(w.message) for w in found)
+
+
+def _outcome(function, *args, **kwargs):
+    """Result or class of the error, and the warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            result = type(error)
+    return result, {(w.category, str(w.message)) for w in caught}
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("out", [False, True])
+def test_overflow_of_a_narrow_result_is_infinite(name, dtype, out):
+    """Not NaN, which NumPy's own sums in half precision give: inf - inf."""
+    x = np.array([[1e5, 1.0], [-1e5, 2.0], [3e5, 3.0], [1.0, 4.0]], dtype)
+    options = {"out": np.zeros(2, "f2")} if out else {"dtype": "f2"}
+    result, warned = _outcome(getattr(lucid, name), x, axis=0, **options)
+    reference = getattr(np, name)(x.astype("f8"), axis=0)
+    np.testing.assert_array_equal(result, [np.inf, reference[1].astype("f2")])
+    assert warned == {(RuntimeWarning, "overflow encountered in reduce")}
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+def test_each_kind_of_infinite_slice_warns(name):
+    """NumPy's warnings, whichever slice they come from."""
+    inf, nan = np.inf, np.nan
+    kinds = [[inf, 1.0], [-inf, 2.0], [inf, -inf], [1.0, 2.0], [nan, 1.0], [inf, inf], [nan, nan]]
+    for n in range(1, 4):
+        for chosen in itertools.permutations(kinds, n):
+            x = np.array(chosen)
+            result, warned = _outcome(getattr(lucid, name), x, axis=1)
+            reference, expected = _outcome(getattr(np, name), x, axis=1)
+            np.testing.assert_array_equal(result, reference)
+            assert warned == expected, chosen
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize(
+    "ddof", ["a", None, 1j, [1], np.array([1]), np.array(1.0), True, 3.5, np.float32(1)]
+)
+def test_odd_degrees_of_freedom_are_numpys(ddof, given):
+    x = np.arange(12.0).reshape(4, 3)
+    options = {"mean": x.mean(0, keepdims=True)} if given else {}
+    for name in ("var", "std"):
+        result, warned = _outcome(getattr(lucid, name), x, axis=0, ddof=ddof, **options)
+        reference, expected = _outcome(getattr(np, name), x, axis=0, ddof=ddof, **options)
+        if isinstance(reference, type):
+            assert result is reference
+        else:
+            np.testing.assert_allclose(result, reference, rtol=1e-15)
+        assert warned == expected
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std"])
+@pytest.mark.parametrize("x_type", ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16", "g"])
+@pytest.mark.parametrize("out_type", ["?", "i4", "f2", "f4", "f8", "g", "c8", "c16"])
+def test_out_of_every_type_warns_and_raises_as_numpys(name, x_type, out_type):
+    """ComplexWarning among them."""
+    x = np.arange(6).reshape(2, 3).astype(x_type)
+    outs = [np.zeros(3, out_type) for _ in range(2)]
+    result, warned = _outcome(getattr(lucid, name), x, axis=0, out=outs[0])
+    reference, expected = _outcome(getattr(np, name), x, axis=0, out=outs[1])
+    assert warned == expected
+    if isinstance(reference, type):
+        assert result is reference
+    else:
+        assert result is outs[0]
+        np.testing.assert_allclose(outs[0].astype("c16"), outs[1].astype("c16"), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int8])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_no_degrees_of_freedom(name, dtype, keepdims):
+    """NaN for constants and infinity for the rest, as NumPy's double precision has it."""
+    x = np.array([[100, 1], [100, 3]]).astype(dtype)
+    for axis in (0, None, (0, 1)):
+        options = {"axis": axis, "ddof": x.size, "keepdims": keepdims}
+        result, warned = _outcome(getattr(lucid, name), x, **options)
+        reference, expected = _outcome(getattr(np, name), x.astype("f8"), **options)
+        np.testing.assert_array_equal(np.asarray(result).astype("f8"), reference)
+        assert np.shape(result) == np.shape(reference)
+        assert result.dtype == (np.float64 if dtype is np.int8 else dtype)
+        without = [{(k, text.replace("scalar ", "")) for k, text in w} for w in (warned, expected)]
+        assert without[0] == without[1]

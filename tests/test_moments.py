@@ -113,3 +113,14 @@ def test_of_refuses_what_it_would_get_wrong():
         lucid.Moments.of(np.ones((2, 2)), axis=1.0)
     with pytest.raises(TypeError, match=r"Moments.merge: other must be Moments, got int"):
         lucid.Moments().merge(3)
+
+
+@pytest.mark.parametrize(("offset", "bound"), [(0, 1e-13), (1e6, 1e-11), (1.7e9, 1e-7)])
+def test_many_merges(offset, bound):
+    """What docs/statistics.rst says that 20,000 roundings cost."""
+    x = offset + np.random.default_rng(0).normal(size=(20_000, 8))
+    total = functools.reduce(Moments.merge, map(Moments.of, x), Moments())
+    count, mean, m2 = exact(x.ravel())
+    assert total.count == count
+    assert abs(total.mean - mean) <= 1e-13 * max(offset, 1)
+    assert abs(total.M2 / m2 - 1) <= bound

@@ -109,9 +109,45 @@ def test_load_casts_to_the_dtype_of_the_destination(network):
 
 def test_load_takes_lists_and_tensors(tensor, device):
     layer = nn.Linear(2, 1, device=device)
-    layer.load_state_dict({"weight": [[1, 2]], "bias": tensor([3.0], requires_grad=True)})
+    layer.load_state_dict({"weight": [[1, 2]], "bias": tensor([3.0])})
     np.testing.assert_array_equal(layer.weight.data, [[1, 2]])
     np.testing.assert_array_equal(layer.bias.data, [3])
+
+
+def test_load_refuses_what_requires_grad(tensor, device):
+    layer = nn.Linear(2, 1, rng=0, device=device)
+    before = layer.state_dict()
+    x = tensor([3.0], requires_grad=True)
+    for bias in (x, x * 2, nn.Linear(2, 1, device=device).bias):
+        with pytest.raises(
+            RuntimeError,
+            match=r"^Linear.load_state_dict: bias must not require grad; use detach\(\)",
+        ):
+            layer.load_state_dict({"weight": [[1, 2]], "bias": bias})
+        for name, value in layer.state_dict().items():
+            np.testing.assert_array_equal(value, before[name])
+        layer.load_state_dict({"bias": bias.detach()}, strict=False)
+        np.testing.assert_array_equal(layer.bias.data, bias.data)
+        layer.load_state_dict(before)
+    with pytest.raises(TypeError, match="requires grad"):
+        layer.load_state_dict({"bias": [x.sum()]}, strict=False)
+
+
+def test_buffers_refuse_what_requires_grad(tensor, device):
+    bn, x = nn.BatchNorm1d(2, device=device), tensor([1.0, 2.0], requires_grad=True)
+    before = bn.running_mean
+    for t in (x, x * 2):
+        for assign in (
+            lambda t: setattr(bn, "running_mean", t),
+            lambda t: bn.register_buffer("running_mean", t),
+            lambda t: bn.register_buffer("another", t),
+        ):
+            with pytest.raises(RuntimeError, match=r"must not require grad; use detach\(\)"):
+                assign(t)
+    assert bn.running_mean is before
+    assert "another" not in dict(bn.named_buffers())
+    bn.running_mean = x.detach()
+    assert bn.running_mean.data is x.data
 
 
 def test_old_checkpoint_without_the_counter(network):

@@ -56,7 +56,8 @@ def test_limits(tmp_path, threads, compiler):
 def test_a_wrong_result_stops_the_comparison():
     script = (
         f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import peers\n"
-        "peers.NumPy.mean = lambda self, d: lambda: d.x.mean(d.case.axis) + 1\n"
+        "from comparison.libraries import NumPy\n"
+        "NumPy.mean = lambda self, d: lambda: d.x.mean(d.case.axis) + 1\n"
         "peers.main(['--libraries', 'lucid', 'numpy', '--cases', 'mean .8, 16'])"
     )
     result = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True)

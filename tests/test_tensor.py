@@ -196,6 +196,86 @@ def test_data_is_writable():
     np.testing.assert_array_equal(x.data, [2.0, 3.0])
 
 
+def test_another_array_as_data(tensor, array, device):
+    x = tensor([1.0, 2.0], requires_grad=True)
+    value = array([3.0, 4.0, 5.0])
+    x.data = value
+    assert x.data is value
+    assert x.requires_grad
+    x.data = tensor([6.0])
+    np.testing.assert_array_equal(x.data, [6.0])
+    x.data -= array([1.0])
+    np.testing.assert_array_equal(x.data, [5.0])
+    (x * x).sum().backward()
+    assert x.grad.item() == 10.0
+    if device == "cpu":
+        x.data = np.float32(2)  # what arithmetic of 0-d arrays gives
+        assert (type(x.data), x.shape, x.dtype) == (np.ndarray, (), np.float32)
+        x.data = np.ones(2, ">f4")
+        assert x.dtype.isnative
+
+
+@pytest.mark.parametrize("kind", ["memmap", "read-only memmap", "matrix", "recarray"])
+def test_data_is_an_exact_array_whatever_is_assigned(kind, tmp_path):
+    np.full((2, 3), 2.0).tofile(tmp_path / "m")
+    value = {
+        "memmap": lambda: np.memmap(tmp_path / "m", float, "r+", shape=(2, 3)),
+        "read-only memmap": lambda: np.memmap(tmp_path / "m", float, "r", shape=(2, 3)),
+        "matrix": lambda: np.full((2, 3), 2.0).view(np.matrix),
+        "recarray": lambda: np.full((2, 3), 2.0).view(np.recarray),
+    }[kind]()
+    x, c = lucid.tensor(np.ones((2, 3)), requires_grad=True), lucid.tensor(np.ones((2, 3)))
+    x.data = c.data = value
+    copies = (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)))
+    for t in (x, c, lucid.as_tensor(value), c.detach(), *copies):
+        assert type(t.data) is np.ndarray
+        np.testing.assert_array_equal(t.data, np.full((2, 3), 2.0))
+    assert np.shares_memory(x.data, value)
+    assert x.data.flags.writeable == value.flags.writeable
+    rebuild, (cls, _, *rest), _ = x.__reduce__()
+    assert type(rebuild(cls, value, *rest).data) is np.ndarray
+
+
+def test_data_refuses_what_is_no_array_or_loses_something(tensor, array, device):
+    x, c, t = tensor([1.0, 2.0], requires_grad=True), tensor([1.0, 2.0]), tensor([3.0, 4.0])
+    t.requires_grad = True
+    other = lucid.tensor([1.0], device="gpu" if device == "cpu" else "cpu").data
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    for value, error, match in (
+        (t, RuntimeError, r"value must not require grad; use detach\(\)"),
+        (t * 2, RuntimeError, r"value must not require grad; use detach\(\)"),
+        ([1.0, 2.0], TypeError, "value must be an array, got list"),
+        ([t, t], TypeError, "value must be an array, got list"),
+        (None, TypeError, "value must be an array, got NoneType"),
+        (1.0, TypeError, "value must be an array, got float"),
+        (other, TypeError, rf"on the device of the Tensor, {device}, got .*; use to\(\)"),
+        (masked, TypeError, "must not be a masked array"),
+    ):
+        for tensor_ in (x, c):
+            before = tensor_.data
+            with pytest.raises(error, match=f"^data: .*{match}"):
+                tensor_.data = value
+            assert tensor_.data is before
+    with pytest.raises(TypeError, match=r"^data: value must be real floating .* got int64"):
+        x.data = array([1, 2])
+    c.data = array([1, 2])
+    with pytest.raises(NotImplementedError):
+        del x.data
+    y = x * 2
+    for value in (array([1.0]), array([1.0, 2.0], dtype="f4")):
+        with pytest.raises(RuntimeError, match=r"^data: value must have the shape \(2,\)"):
+            y.data = value
+    np.testing.assert_array_equal(y.data, [2.0, 4.0])
+    y.data = array([5.0, 6.0])  # the gradient passes straight through
+    (y * y).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, [20.0, 24.0])
+
+
+def test_data_of_a_class_without_instance():
+    assert lucid.Tensor.data is lucid.Tensor.__dict__["data"]
+    assert "stored array" in lucid.Tensor.data.__doc__
+
+
 @pytest.mark.parametrize(
     "duplicate", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))]
 )

@@ -1,6 +1,7 @@
 """The names and promises of the design, row by row."""
 
 import dataclasses
+import doctest
 import gc
 import weakref
 
@@ -174,3 +175,17 @@ def test_grad_mode():
 
 def test_thread_safety_is_documented():
     assert "by one thread" in lucid.autograd.Function.__doc__
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lucid.mean, lucid.var, lucid.std, lucid.mean_var, F.batch_norm, lucid.set_cache_limit,
+     lucid.cache_info, lucid.clear_cache],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_examples_of_compiled_functions(function):
+    """Pytest collects those of Python files only."""
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    (examples,) = doctest.DocTestFinder(recurse=False).find(function, module=False, globs={})
+    assert runner.run(examples).attempted > 0
+    assert runner.summarize().failed == 0

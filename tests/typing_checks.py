@@ -57,7 +57,7 @@ assert_type(F.batch_norm(f4, c8, c8, c8, w), lucid.Tensor)
 assert_type(F.batch_norm(f4, c8, c8, bias=w), lucid.Tensor)
 F.batch_norm(f4)  # type: ignore[call-overload]
 
-# ---- Tensors (NumPy's own annotations promise ndarrays of its functions, whatever they are given)
+# ---- Tensors
 assert_type(t + 1, lucid.Tensor)
 assert_type(1 - t, lucid.Tensor)
 assert_type(-t @ t.T, lucid.Tensor)
@@ -71,6 +71,16 @@ assert_type(lucid.as_tensor(f8).copy_(1), lucid.Tensor)
 t.backward(create_graph=True)
 t.T = t  # type: ignore[misc]
 t.no_such_thing()  # type: ignore[attr-defined]
+
+# ---- NumPy's functions of Tensors
+assert_type(np.exp(t), NDArray[Any])  # NumPy's promise; it is a Tensor
+assert_type(np.concatenate([t, t]), NDArray[Any])
+assert_type(np.sum(t), Any)
+assert_type(f4 * t, NDArray[np.float32])  # again a Tensor
+assert_type(t * f4, lucid.Tensor)
+assert_type(lucid.as_tensor(np.exp(t)), lucid.Tensor)
+np.exp(t).backward()  # type: ignore[attr-defined]
+lucid.as_tensor(np.exp(t)).sum().backward()
 
 # ---- gradients
 assert_type(lucid.grad(t.sum(), t), tuple[lucid.Tensor, ...])

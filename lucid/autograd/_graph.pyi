@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+def gather(found: dict[Any, Any], owned: set[Any], create_graph: bool) -> None: ...
 def record(cls: type[Any], args: tuple[Any, ...]) -> Any: ...
 def walk(
     edges: list[Any],

@@ -1,4 +1,5 @@
-"""The two loops that every operation goes through: `record` builds the graph, `walk` goes back.
+"""The loops that every operation goes through: `record` builds the graph, `walk` goes back, and
+`gather` adds to the leaves.
 
 Compiled, since on small arrays they cost more than the arithmetic. What is rare is in the Python
 modules beside this one. `isinstance` of a variable of C type `type` looks at the object itself, not
@@ -7,15 +8,17 @@ at what it claims to be, so that slots are read only where they are.
 cimport numpy as cnp
 from cpython.contextvars cimport PyContextVar_Set, get_value
 from cpython.object cimport PyTypeObject
+from libc.stdint cimport uint64_t
 
-from lucid.autograd._slots cimport PyMemberDef, get, put, slot_of
+from lucid.autograd._bases cimport Node
+from lucid.autograd._slots cimport PyMemberDef, exchange, get, is_set, put, slot_of
 
 import itertools
 from heapq import heappop, heappush
 
 import numpy as np
 
-from .._tensor import Tensor, constant, is_mlx
+from .._tensor import Tensor, as_tensor, constant, copied, is_mlx, schedule
 from .arrays import (
     carries_gradient,
     check_devices,
@@ -24,9 +27,9 @@ from .arrays import (
     tell_apart,
     wrap,
 )
-from .context import Context, Output, already_freed, keep
-from .gradients import accumulate, check, differentiate, miscounted, note
-from .mode import Mode, _mode
+from .context import Context, Output, already_freed, changed, keep
+from .gradients import accumulate, check, check_total, filled, miscounted, note, sum_of
+from .mode import Mode, _mode, _narrowed
 from .schema import cast_inputs
 
 cnp.import_array()
@@ -40,20 +43,20 @@ cdef extern from "numpy/arrayobject.h":
     object PyArray_FromScalar(object scalar, void *dtype)
 
 
-cdef PyMemberDef *DATA = slot_of(Tensor, "data")
+cdef PyMemberDef *DATA = slot_of(Tensor, "_data")
 cdef PyMemberDef *GRAD = slot_of(Tensor, "grad")
 cdef PyMemberDef *EDGE = slot_of(Tensor, "_edge")
 cdef PyMemberDef *VERSION = slot_of(Tensor, "_version")
+cdef PyMemberDef *REPLACED = slot_of(Tensor, "_replaced")
 cdef PyMemberDef *FUNCTION = slot_of(Context, "function")
 cdef PyMemberDef *EDGES = slot_of(Context, "edges")
 cdef PyMemberDef *SAVED = slot_of(Context, "_saved")
 cdef PyMemberDef *SEQ = slot_of(Context, "seq")
 cdef PyMemberDef *CONSTANTS = slot_of(Context, "_constants")
 cdef PyMemberDef *SHAPE = slot_of(Context, "shape")
-cdef PyMemberDef *NEEDS = slot_of(Context, "needs_input_grad")
+cdef PyMemberDef *NEEDS = slot_of(Context, "_needs")
 cdef PyMemberDef *DTYPE = slot_of(Context, "dtype")
 cdef PyMemberDef *OUTPUTS = slot_of(Context, "outputs")
-cdef PyMemberDef *COUNTERS = slot_of(Context, "_version")
 
 cdef type ndarray = np.ndarray
 cdef type scalar_type = np.generic
@@ -99,6 +102,64 @@ cdef inline bint has_gradient(object ctx, object y, object result) except -1:
     return True
 
 
+cdef class Data:
+    """The stored array itself. Writing to it is not tracked; assigning another is, and `copy_`."""
+
+    def __get__(self, tensor, cls):
+        if isinstance(tensor, tensor_type):
+            return get(tensor, DATA)
+        return self
+
+    def __set__(self, tensor, value):
+        tensor._assign(value)
+
+
+Tensor.data = Data()  # not a property, which would cost three times as much to read
+
+cdef uint64_t MIX = 0x9E3779B97F4A7C15  # odd, its bits like random: 2**64 over the golden ratio
+
+
+cdef inline uint64_t layout_of(object data) except? 0:
+    """A number that tells shapes and types apart."""
+    cdef uint64_t h
+    cdef int i
+    if type(data) is not ndarray:
+        return <uint64_t>hash((data.shape, data.dtype))
+    h = cnp.PyArray_TYPE(<cnp.ndarray>data)
+    for i in range(cnp.PyArray_NDIM(<cnp.ndarray>data)):
+        h = (h + 1) * MIX + <uint64_t>cnp.PyArray_DIMS(<cnp.ndarray>data)[i]
+    return h
+
+
+cdef inline uint64_t layout_of_leaves(list edges) except? 0:
+    """A number that changes with the layout of the leaves among `edges`.
+
+    Functions ask a leaf for the shape that it had in `forward`.
+    """
+    cdef uint64_t h = 0
+    for edge in edges:
+        if isinstance(edge, tensor_type):
+            h = h * MIX + layout_of(get(edge, DATA))
+    return h
+
+
+cdef uint64_t stamp(saved) except? 0:
+    """A number that changes when a Tensor among `saved` is written to, replaced or reshaped."""
+    cdef uint64_t h = 0
+    for a in saved:
+        if type(a) is tuple:
+            data, _, version = a
+            h = h * MIX + layout_of(data) + <uint64_t>version[0]
+        elif isinstance(a, tensor_type):
+            h = h * MIX + layout_of(get(a, DATA))
+            version = get(a, VERSION)
+            if version is not None:
+                h += <uint64_t>version[0]
+            if is_set(a, REPLACED):
+                h += MIX * <uint64_t>get(a, REPLACED)
+    return h
+
+
 cdef inline int save(object ctx, tuple args, list arrays, object results, list outputs) except -1:
     """Replace the arrays that `forward` saved by Tensors that know their place in the graph.
 
@@ -107,7 +168,6 @@ cdef inline int save(object ctx, tuple args, list arrays, object results, list o
     """
     cdef Py_ssize_t i
     cdef list saved = []
-    version = 0
     for a in get(ctx, SAVED):
         if a is not None:
             if type(a) is not tensor_type:
@@ -117,17 +177,48 @@ cdef inline int save(object ctx, tuple args, list arrays, object results, list o
                         break
                 else:
                     a = keep(a, results, outputs)
-            if isinstance(a, tensor_type):
-                if get(a, VERSION) is not None:
-                    version += get(a, VERSION)[0]
-            elif type(a) is tuple:
-                version += a[2][0]
-            elif type(a) is ndarray or is_mlx(a):
-                a = constant(a)
+            if type(a) is not tuple and not isinstance(a, tensor_type):
+                if type(a) is ndarray or is_mlx(a):
+                    a = constant(a)
         saved.append(a)
     put(ctx, SAVED, saved)
-    put(ctx, COUNTERS, version)
+    (<Node>ctx).stamp = stamp(saved)
     return 0
+
+
+def saved_tensors(ctx):
+    """The Tensors saved in `forward`.
+
+    Raises
+    ------
+    RuntimeError
+        If the graph has been freed, or a saved Tensor was changed since: by `copy_`, by assigning
+        its `data`, or by reshaping that in place.
+    """
+    if not isinstance(ctx, context_type):
+        raise TypeError(f"saved_tensors: must be those of a Context, got {type(ctx).__name__}")
+    saved = get(ctx, SAVED)
+    if saved is None:
+        raise RuntimeError(already_freed(ctx))
+    if stamp(saved) != (<Node>ctx).stamp:
+        raise RuntimeError(changed(ctx))
+    return tuple([ctx._restore(*a) if type(a) is tuple else a for a in saved])
+
+
+cdef class NeedsInputGrad:
+    """Which arguments of `forward` need a gradient; in `backward`, which of these are asked for."""
+
+    def __get__(self, ctx, cls):
+        if not isinstance(ctx, context_type):
+            return self
+        narrowed = get_value(_narrowed)
+        if narrowed is not None and (<tuple>narrowed)[0] is ctx:
+            return (<tuple>narrowed)[1]
+        return get(ctx, NEEDS)
+
+
+Context.saved_tensors = property(saved_tensors)
+Context.needs_input_grad = NeedsInputGrad()
 
 
 def record(cls, tuple args):
@@ -187,7 +278,7 @@ def record(cls, tuple args):
         put(ctx, SHAPE, get(y, DATA).shape)
         put(ctx, DTYPE, get(y, DATA).dtype)
         put(ctx, OUTPUTS, None)
-        put(ctx, COUNTERS, 0)
+        (<Node>ctx).leaves = layout_of_leaves(edges)
         if get(ctx, SAVED):
             save(ctx, args, arrays, (result,), [y])
         put(y, EDGE, ctx)
@@ -199,9 +290,10 @@ def record(cls, tuple args):
         put(ctx, SHAPE, None)
         put(ctx, DTYPE, None)
         put(ctx, OUTPUTS, [
-            (y.data.shape, y.data.dtype) if has_gradient(ctx, y, r) else None
+            (y._data.shape, y._data.dtype) if has_gradient(ctx, y, r) else None
             for r, y in zip(result, outputs)
         ])
+        (<Node>ctx).leaves = layout_of_leaves(edges)
         save(ctx, args, arrays, result, outputs)
         for i, y in enumerate(outputs):
             put(y, EDGE, ctx.output(i))
@@ -232,6 +324,26 @@ cdef inline bint fits(object g, object like) except -1:
     return (dtype is other or dtype == other) and data.shape == like.shape
 
 
+cdef object differentiate(object node, object grads, object needs):
+    """Call `backward`; `needs` are those of its gradients that are asked for, or None for all."""
+    function = get(node, FUNCTION)
+    all_of_them = needs is None or needs == get(node, NEEDS)
+    if type(grads) is not list:
+        if all_of_them:
+            return function.backward(node, grads)
+        grads = (grads,)
+    elif function.materialize_grads:
+        grads = filled(node, grads)
+    if all_of_them:
+        return function.backward(node, *grads)
+    previous = get_value(_narrowed)
+    PyContextVar_Set(_narrowed, (node, needs))
+    try:
+        return function.backward(node, *grads)
+    finally:
+        PyContextVar_Set(_narrowed, previous)
+
+
 def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, wanted=None,
          onward=None):
     """Send `grads` along `edges` and on to the targets, or to all leaves if these are None.
@@ -257,8 +369,11 @@ def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, 
                 if edge is None or g is None:
                     continue
                 several = isinstance(edge, output_type)
-                if not fits(g, edge if several or isinstance(edge, context_type) else edge.data):
-                    check(node, g, edge)
+                like = edge
+                if not several and not isinstance(edge, context_type):
+                    like = get(edge, DATA)
+                if not fits(g, like):
+                    check(node, g, like)
                 if wanted is not None and (edge.node if several else edge) not in wanted:
                     continue
                 store, slot, key = waiting, edge, edge
@@ -295,11 +410,9 @@ def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, 
                     continue
             if edges is None:
                 raise RuntimeError(already_freed(node))
-            needs = get(node, NEEDS) if onward is None else onward[node]
-            if type(grads) is not list and needs == get(node, NEEDS):
-                grads = get(node, FUNCTION).backward(node, grads)
-            else:
-                grads = differentiate(node, grads, needs)
+            if layout_of_leaves(edges) != (<Node>node).leaves:
+                raise RuntimeError(changed(node))
+            grads = differentiate(node, grads, None if onward is None else onward[node])
             if type(grads) is not tuple:
                 grads = tuple(grads) if type(grads) is list else (grads,)
             if len(grads) != len(edges):
@@ -310,3 +423,39 @@ def walk(list edges, grads, bint retain_graph, bint create_graph, targets=None, 
                 put(node, SAVED, None)
     finally:
         PyContextVar_Set(_mode, previous)
+
+
+cdef object total(object old, object g, bint owned, bint create_graph):
+    """What the `.grad` of a leaf becomes: of arrays that nobody else writes to."""
+    if old is None:
+        if owned:
+            return g
+        return +g if create_graph else constant(copied(get(g, DATA)))
+    if not isinstance(old, tensor_type):
+        old = as_tensor(old)
+    if type(get(old, DATA)) is not ndarray or not fits(old, get(g, DATA)):
+        check_total(old, g)
+    return old + g if create_graph else constant(sum_of(get(old, DATA), get(g, DATA)))
+
+
+def gather(dict found, set owned, bint create_graph):
+    """Add the gradients found by `walk` to the `.grad` of their leaves.
+
+    Of those that other threads add at the same time none is lost: a sum takes the place of that
+    `.grad` only which it was computed from, else it is computed anew. No lock is held meanwhile.
+    """
+    cdef list leaves = list(found), olds, totals
+    cdef bint foreign
+    cdef Py_ssize_t i
+    while leaves:
+        olds, totals, foreign = [], [], False
+        for leaf in leaves:
+            old, g = get(leaf, GRAD), found[leaf]
+            olds.append(old)
+            totals.append(total(old, g, leaf in owned, create_graph))
+            foreign = foreign or type(get(g, DATA)) is not ndarray
+        if foreign:  # before another thread can see them
+            schedule(*[get(t, DATA) for t in totals])
+        leaves = [
+            leaf for i, leaf in enumerate(leaves) if not exchange(leaf, GRAD, olds[i], totals[i])
+        ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Tensor:
     """Make a result of `forward` a Tensor that shares the write counter of its memory."""
-    if array.__class__ is not ndarray:
+    if type(array) is not ndarray:  # not __class__, which may be made up
         if array is None or isinstance(array, (Tensor, str, dict, set)):
             raise TypeError(
                 f"{cls.__name__}.forward: must return arrays, got {type(array).__name__}"
@@ -36,20 +36,20 @@ def wrap(cls: type, array: Any, args: tuple[Any, ...], arrays: list[Any]) -> Ten
     if owner is not None or any(a is array for a in arrays):
         owner = array if owner is None else owner
         for a in args:
-            if isinstance(a, Tensor) and (a.data is owner or getattr(a.data, "base", 0) is owner):
+            if isinstance(a, Tensor) and (a._data is owner or getattr(a._data, "base", 0) is owner):
                 result._version = share_version(a)
     return result
 
 
 def carries_gradient(cls: type[Function], result: Tensor) -> bool:
     """Whether a result is of a type that has gradients; its data is then in native byte order."""
-    dtype = result.data.dtype
+    dtype = result._data.dtype
     if is_complex(dtype):
         name = dtype_name(dtype)
         raise TypeError(f"{cls.schema_v1.name}: complex results have no gradient, got {name}")
     if not is_floating(dtype):
         return False
-    result.data = in_native_order(result.data)
+    result._data = in_native_order(result._data)
     return True
 
 

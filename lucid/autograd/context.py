@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._tensor import Tensor, constant, is_floating, share_version, to_array
+from ._bases import Node
 from .mode import _mode
 
 if TYPE_CHECKING:
     from .schema import OpSchema
 
 
-class Context:
+class Context(Node):
     """What `forward` leaves for `backward`; also the node of the graph (``y.grad_fn``).
 
     Any attribute may be set on it in `forward` and read back in `backward` or on the node.
@@ -23,12 +24,11 @@ class Context:
         "__dict__",
         "__weakref__",
         "_constants",
+        "_needs",
         "_saved",
-        "_version",
         "dtype",
         "edges",
         "function",
-        "needs_input_grad",
         "outputs",
         "seq",
         "shape",
@@ -38,6 +38,10 @@ class Context:
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
+
+    # Bound by `_graph`, which reads them fast.
+    needs_input_grad: tuple[bool, ...]
+    saved_tensors: tuple[Any, ...]
 
     @property
     def node(self) -> Context:
@@ -68,38 +72,23 @@ class Context:
     def save_for_backward(self, *arrays: Any) -> None:
         """Save inputs, outputs or None for `backward`, which finds them in `saved_tensors`.
 
-        Other arrays may be saved too, if they are integer or boolean, or if no second-order
-        gradient will be asked for (that raises).
+        Parameters
+        ----------
+        *arrays
+            As `forward` got them or returns them. Others may be saved too, if they are integer or
+            boolean, or if no second-order gradient will be asked for (that raises).
         """
         self._saved = arrays
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
-        """Say which of the arrays that `forward` returns are constants."""
-        self._constants = outputs
+        """Say which of the arrays that `forward` returns are constants.
 
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """The Tensors saved in `forward`.
-
-        Raises
-        ------
-        RuntimeError
-            If the graph has been freed, or a saved Tensor was changed since by `copy_`.
+        Parameters
+        ----------
+        *outputs
+            The arrays themselves: no gradient is asked of them.
         """
-        if self._saved is None:
-            raise RuntimeError(already_freed(self))
-        tensors, version = [], 0
-        for t in self._saved:
-            if t.__class__ is tuple:
-                t = self._restore(*t)
-            if isinstance(t, Tensor) and t._version is not None:
-                version += t._version[0]
-            tensors.append(t)
-        if version != self._version:
-            raise RuntimeError(
-                f"{self.name}: a Tensor saved for backward has been changed since by copy_"
-            )
-        return tuple(tensors)
+        self._constants = outputs
 
     def _restore(self, array: Any, index: int | None, version: list[int]) -> Tensor:
         t = constant(array)
@@ -124,7 +113,7 @@ def keep(a: Any, results: tuple[Any, ...], outputs: list[Tensor]) -> Any:
     """Return ``(array, index, version)`` of an output; the index of another array is None."""
     for i, r in enumerate(results):
         if r is a:
-            return outputs[i].data, i, share_version(outputs[i])
+            return outputs[i]._data, i, share_version(outputs[i])
     if isinstance(a, (int, float, Tensor)):
         return a
     a = to_array(a)
@@ -160,4 +149,12 @@ def already_freed(node: Context) -> str:
     return (
         f"{node.name}: the graph has been freed by an earlier backward; "
         "pass retain_graph=True to the earlier one to go through it again"
+    )
+
+
+def changed(node: Context) -> str:
+    """Return what to say of a node that finds its Tensors changed."""
+    return (
+        f"{node.name}: a Tensor saved for backward has been changed since by copy_, by assigning "
+        "its data, or by reshaping that in place"
     )

@@ -11,17 +11,14 @@ import numpy as np
 from .._tensor import (
     Tensor,
     constant,
-    copied,
     dtype_name,
     is_complex,
     is_floating,
     module_of,
     operands,
-    schedule,
 )
-from ._graph import walk
+from ._graph import gather, walk
 from .context import Context, Output, already_freed
-from .gradients import sum_of
 
 _by_number = attrgetter("seq")
 
@@ -148,18 +145,7 @@ def backward(
     edge = _root("backward", self)
     seed = _seed("backward", self, gradient)
     found, owned = walk([edge], [seed], retain_graph or create_graph, create_graph)
-    for leaf, g in found.items():
-        if leaf.grad is not None:
-            total = leaf.grad + g if create_graph else constant(sum_of(leaf.grad.data, g.data))
-            leaf.grad = total
-        elif leaf in owned:
-            leaf.grad = g
-        elif create_graph:
-            leaf.grad = +g
-        else:
-            leaf.grad = constant(copied(g.data))
-    if self.data.__class__ is not np.ndarray:
-        schedule(*(leaf.grad.data for leaf in found))
+    gather(found, owned, create_graph)
 
 
 Tensor.backward = backward  # type: ignore[method-assign, assignment]
@@ -220,7 +206,7 @@ _ONES = {np.dtype(t): np.ones((), t) for t in (np.float32, np.float64)}
 
 
 def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
-    data = tensor.data
+    data = tensor._data
     if gradient is None:
         if data.size != 1:
             raise ValueError(
@@ -231,7 +217,7 @@ def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
             return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
     _, gradient = operands(data, gradient)
-    given = gradient.data
+    given = gradient._data
     if given.shape != data.shape:
         raise ValueError(
             f"{operation}: gradient must have the shape {data.shape} of its output, "

@@ -106,12 +106,37 @@ class Function:
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
-        """Compute the result from arrays."""
+        """Compute the result from arrays.
+
+        Parameters
+        ----------
+        ctx : Context
+            For `backward`: what is saved there, and attributes.
+        *args
+            The arguments of `apply`, each Tensor as its array.
+
+        Returns
+        -------
+        array or tuple of arrays
+        """
         raise NotImplementedError("Function.forward: must be defined by the subclass")
 
     @staticmethod
     def backward(ctx: Context, *grads: Any) -> Any:
-        """Compute the gradients of the arguments from those of the results."""
+        """Compute the gradients of the arguments from those of the results.
+
+        Parameters
+        ----------
+        ctx : Context
+            That of `forward`.
+        *grads : Tensor
+            One for each result.
+
+        Returns
+        -------
+        Tensor, None or tuple of them
+            One for each argument of `forward`; None where there is no gradient.
+        """
         raise NotImplementedError(f"{ctx.name}: the Function defines no backward")
 
     @classmethod
@@ -160,6 +185,15 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     It runs without recording and may return arrays. Differentiating its result raises
     NotImplementedError, instead of giving a wrong answer.
+
+    Parameters
+    ----------
+    backward : callable
+        The static method of a `Function`, below ``@staticmethod``.
+
+    Returns
+    -------
+    callable
 
     Examples
     --------

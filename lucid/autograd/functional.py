@@ -58,7 +58,7 @@ def value_and_grad(
     def wrapper(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with enable_grad():
             _check_argnums(positions, len(args))
-            leaves, args = _leaves(args, positions)
+            leaves, args = _leaves("value_and_grad", args, positions)
             value = _scalar("value_and_grad", fun(*args, **kwargs))
             gradients = _gradients(value, leaves, create_graph=False)
         arrays = tuple(copied(g.data) for g in gradients)
@@ -92,14 +92,14 @@ def hvp(fun: Callable[..., Tensor]) -> Callable[..., np.ndarray[Any, Any]]:
 
     def wrapper(x: Any, v: Any, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
         with enable_grad():
-            (leaf,), (x, *args) = _leaves((x, *args), (0,))
+            (leaf,), (x, *args) = _leaves("hvp", (x, *args), (0,))
             value = _scalar("hvp", fun(x, *args, **kwargs))
             (g,) = _gradients(value, (leaf,), create_graph=True)
             if np.size(v) != leaf.size:
                 raise ValueError(f"hvp: v must have the shape {leaf.shape} of x, got {np.shape(v)}")
             if not g.requires_grad:
                 return _zeros(leaf)
-            v = as_tensor(v).astype(leaf.dtype).reshape(leaf.shape)
+            v = _constant("hvp", v).astype(leaf.dtype).reshape(leaf.shape)
             (product,) = grad(g, leaf, v, allow_unused=True)
         return _zeros(leaf) if product is None else copied(product.data)
 
@@ -116,10 +116,19 @@ def _check_argnums(positions: tuple[int, ...], count: int) -> None:
         raise ValueError(f"value_and_grad: argnums must differ, got {positions}")
 
 
-def _leaves(args: Any, argnums: tuple[int, ...]) -> tuple[Any, Any]:
+def _constant(operation: str, value: Any) -> Tensor:
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise TypeError(
+            f"{operation}: arguments must not require grad, since the result is an array without "
+            "gradient; use detach()"
+        )
+    return as_tensor(value)
+
+
+def _leaves(operation: str, args: Any, argnums: tuple[int, ...]) -> tuple[Any, Any]:
     args = list(args)
     for i in argnums:
-        leaf = constant(as_tensor(args[i]).data)
+        leaf = constant(_constant(operation, args[i]).data)
         whole = getattr(leaf.dtype, "kind", "f") in "iub"
         args[i] = leaf.astype(np.float64) if whole else leaf
         args[i].requires_grad = True

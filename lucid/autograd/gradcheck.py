@@ -114,8 +114,26 @@ def gradcheck(
 def gradgradcheck(fun: Callable[..., Any], inputs: Tensor | Sequence[Any], **options: Any) -> bool:
     """Compare the second derivatives of `fun` with finite differences of its gradients.
 
-    Takes and raises what `gradcheck` does. The gradients are functions of the inputs and of the
-    gradients of the outputs; both are checked.
+    The gradients are functions of the inputs and of the gradients of the outputs; both are
+    checked.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes `inputs`; returns a Tensor or several.
+    inputs : Tensor or sequence
+        Those Tensors that require grad are checked; they must be float64.
+    **options
+        `eps`, `atol`, `rtol`, `seed` and `raise_exception` of `gradcheck`.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    GradcheckError
+        Naming the input, the analytic and the numeric value.
 
     Examples
     --------

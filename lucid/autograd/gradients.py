@@ -10,9 +10,13 @@ from .._tensor import Tensor, constant, dtype_name, module_of
 from .context import Context
 
 
-def check(node: Context, g: Any, edge: Any) -> None:
-    """Raise the error for a gradient that does not fit the edge it was sent along."""
-    like = edge.data if isinstance(edge, Tensor) else edge
+def check(node: Context | None, g: Any, like: Any) -> None:
+    """Raise the error for a gradient that does not fit what it was sent to, from a node or none."""
+    if node is None:
+        raise RuntimeError(
+            f"backward: output must have the shape {like.shape} and dtype {dtype_name(like.dtype)} "
+            f"it was computed with, got {g.data.shape} and {dtype_name(g.data.dtype)}"
+        )
     name = node.function.__name__
     if not isinstance(g, Tensor):
         raise TypeError(
@@ -32,6 +36,15 @@ def check(node: Context, g: Any, edge: Any) -> None:
         )
 
 
+def check_total(grad: Tensor, g: Tensor) -> None:
+    """Raise the error for a `.grad` of a leaf that a gradient can't be added to."""
+    if grad.shape != g.shape or grad.device != g.device:
+        raise RuntimeError(
+            f"backward: grad of a leaf must have its shape {g.shape} and device {g.device}, got "
+            f"{grad.shape} and {grad.device}; set it to None"
+        )
+
+
 def accumulate(
     store: Any, slot: Any, g: Tensor, key: Any, owned: set[Any], create_graph: bool
 ) -> None:
@@ -40,9 +53,9 @@ def accumulate(
     if create_graph:
         store[slot] = old + g
     elif key in owned:
-        old.data += g.data  # the sum made below, or a fresh gradient: nobody else has seen it
+        old._data += g._data  # the sum made below, or a fresh gradient: nobody else has seen it
     else:
-        store[slot] = constant(sum_of(old.data, g.data))
+        store[slot] = constant(sum_of(old._data, g._data))
         owned.add(key)
 
 
@@ -52,22 +65,13 @@ def sum_of(a: Any, b: Any) -> Any:
     return np.asarray(total) if isinstance(total, np.generic) else total
 
 
-def differentiate(node: Context, grads: Any, needs: tuple[bool, ...]) -> Any:
-    """Call the backward of a node with several outputs, or one of which not all is needed."""
-    function = node.function
-    if grads.__class__ is not list:
-        grads = (grads,)
-    elif function.materialize_grads:
-        zeros = module_of(next(g.data for g in grads if g is not None)).zeros
-        grads = [
-            constant(zeros(*meta)) if g is None and meta is not None else g
-            for g, meta in zip(grads, node.outputs, strict=True)
-        ]
-    needs_of_all, node.needs_input_grad = node.needs_input_grad, needs
-    try:
-        return function.backward(node, *grads)
-    finally:
-        node.needs_input_grad = needs_of_all
+def filled(node: Context, grads: list[Any]) -> list[Any]:
+    """Return zeros for those outputs of a node that no gradient has reached."""
+    zeros = module_of(next(g.data for g in grads if g is not None)).zeros
+    return [
+        constant(zeros(*meta)) if g is None and meta is not None else g
+        for g, meta in zip(grads, node.outputs, strict=True)
+    ]
 
 
 def miscounted(node: Context, grads: tuple[Any, ...]) -> NoReturn:

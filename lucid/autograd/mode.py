@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ._bases import Switch, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -21,14 +24,24 @@ class Mode:
     record: bool = True
     autocast: str | None = None
     outer: Mode | None = field(default=None, repr=False, compare=False)  # put back on exit
+    switch: int = field(default=0, repr=False, compare=False)  # by its address: it may go
+
+    def inside(self, switch: Switch, **changes: Any) -> Mode:
+        """Return the mode that a switch changes this one to."""
+        return replace(self, outer=self, switch=id(switch), **changes)
 
 
 # One variable for both, since every operation reads them; a ContextVar is per thread and per task.
 _DEFAULT = Mode()
 _mode: ContextVar[Mode] = ContextVar("lucid_mode", default=_DEFAULT)
+bind(_mode, _DEFAULT)
+
+# A node, and which gradients its backward is asked for, while that runs: not kept in the node,
+# which several threads may go through.
+_narrowed: ContextVar[tuple[Any, tuple[bool, ...]] | None] = ContextVar("narrowed", default=None)
 
 
-class ModeSwitch:
+class ModeSwitch(Switch):
     """A context manager and decorator that changes the mode and puts it back.
 
     The mode itself knows the one outside it, so that threads and tasks may share a switch.
@@ -42,12 +55,6 @@ class ModeSwitch:
     def _changed(self, mode: Mode) -> Mode:
         raise NotImplementedError
 
-    def __enter__(self) -> None:
-        _mode.set(self._changed(_mode.get()))
-
-    def __exit__(self, *exc_info: object) -> None:
-        _mode.set(_mode.get().outer or _DEFAULT)
-
     def __call__(self, func: _Call) -> _Call:
         """Decorate a function, generator function or coroutine function."""
         if inspect.isasyncgenfunction(func):
@@ -55,7 +62,7 @@ class ModeSwitch:
         if inspect.iscoroutinefunction(func):
 
             async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with self:
+                with copy.copy(self):  # which goes, see `Switch`
                     return await func(*args, **kwargs)
         elif inspect.isgeneratorfunction(func):
 
@@ -64,8 +71,7 @@ class ModeSwitch:
         else:
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-                with self:
-                    return func(*args, **kwargs)
+                return self._call(func, args, kwargs)
 
         result: Any = functools.wraps(func)(wrapper)
         return result
@@ -75,15 +81,13 @@ class ModeSwitch:
         resume, value = generator.send, None
         while True:
             try:
-                with self:
-                    result = resume(value)
+                result = self._call(resume, (value,), {})
             except StopIteration as stop:
                 return stop.value
             try:
                 value, resume = (yield result), generator.send
             except GeneratorExit:
-                with self:
-                    generator.close()
+                self._call(generator.close, (), {})
                 raise
             except BaseException as error:
                 value, resume = error, generator.throw
@@ -105,7 +109,7 @@ class no_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, record=False, outer=mode)
+        return mode.inside(self, record=False)
 
 
 class enable_grad(ModeSwitch):
@@ -120,11 +124,15 @@ class enable_grad(ModeSwitch):
     """
 
     def _changed(self, mode: Mode) -> Mode:
-        return replace(mode, record=True, outer=mode)
+        return mode.inside(self, record=True)
 
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread and task.
+
+    Returns
+    -------
+    bool
 
     Examples
     --------

@@ -49,6 +49,28 @@ def cast_inputs(schema: OpSchema, *args: Any) -> tuple[Any, ...]:
 
     On the CPU a half type is storage only: PROMOTE computes in float32 there. float64, integers
     and everything that is not an array are left alone, and so is everything outside autocast.
+
+    Parameters
+    ----------
+    schema : OpSchema
+        Whose policy holds.
+    *args
+        Whatever an operation takes.
+
+    Returns
+    -------
+    tuple
+        `args`, the floating Tensors and arrays among them cast.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lucid
+    >>> schema = lucid.ops.schemas()["batch_norm"]
+    >>> with lucid.autocast("float16"):
+    ...     x, axis = lucid.amp.cast_inputs(schema, np.ones(3, np.float16), 0)
+    >>> x.dtype, axis
+    (dtype('float32'), 0)
     """
     target = _mode.get().autocast
     if target is None or schema.amp_policy is AmpPolicy.KEEP_INPUT:

@@ -64,9 +64,10 @@ def mean_var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -
                 mean = settle("mean", x, axes, None, correction, keepdims, mean)
                 return mean, settle("var", x, axes, None, correction, keepdims, var)
             return pair
-    # Without degrees of freedom there is a mean all the same.
-    var = NUMPY["var"](x, axes, ddof=correction, keepdims=keepdims)
-    return reduce_mean(x, axes, keepdims), var
+    var = statistic("var", x, axes, None, keepdims, correction) if takes(x.dtype) else None
+    if var is None:
+        var = NUMPY["var"](x, axes, ddof=correction, keepdims=keepdims)
+    return reduce_mean(x, axes, keepdims), var  # there is a mean without degrees of freedom, too
 
 
 def statistic(
@@ -79,10 +80,17 @@ def statistic(
 ) -> Any:
     """Mean, var or std of an array that the kernels take, with NumPy's warnings.
 
-    None if there is nothing to divide by: no elements, or no degrees of freedom.
+    None if there are no elements.
     """
     mean = name == "mean"
     result, nonfinite = reduce(x, axes, keepdims, dtype, mean, not mean, ddof, name == "std")
+    if result is None and not mean:
+        spread, _ = reduce(x, axes, keepdims, dtype, False, True)
+        if spread is not None:
+            # No degrees of freedom: what NumPy makes of two values, and says, that are one or not.
+            apart = np.where(np.isnan(spread), np.nan, spread != 0)
+            value = NUMPY[name](np.stack([np.zeros_like(apart), apart]), axis=0, ddof=2)
+            return value.astype(spread.dtype)
     return settle(name, x, axes, dtype, ddof, keepdims, result) if nonfinite else result
 
 

@@ -46,7 +46,7 @@ def _fused(function, *static):
     return _compiled(function, on_gpu(), *static)
 
 
-def _wide(x: mx.array) -> mx.array:
+def _at_least_float32(x: mx.array) -> mx.array:
     """Return `x` in the type it is computed in."""
     return x if x.dtype == mx.float64 else x.astype(mx.float32)
 
@@ -100,7 +100,7 @@ def _warn_if_empty(message, empty):
 
 
 def _mean(axes, keepdims, x):
-    dtype, x = _floating(x.dtype), _wide(x)
+    dtype, x = _floating(x.dtype), _at_least_float32(x)
     n = _count(x, axes)
     sums, terms, rest = _sums(x, axes)
     # From here on all is a sixteenth of x, and may be read as often as it takes.
@@ -139,14 +139,14 @@ def _mean_var(axes, correction, keepdims, x):
     if 0 not in axes and len(blocks := _blocks(x)) > 1:
         pairs = [_mean_var(axes, correction, True, block) for block in blocks]
         return tuple([_without(_joined(list(v)), axes, keepdims) for v in zip(*pairs, strict=True)])
-    dtype, x = _floating(x.dtype), _wide(x)
+    dtype, x = _floating(x.dtype), _at_least_float32(x)
     _, mean, _, variance, _ = _moments(x, axes)
     variance = _corrected(variance, x, axes, correction)
     return tuple([_without(v, axes, keepdims).astype(dtype) for v in (mean, variance)])
 
 
 def _std(axes, correction, keepdims, x):
-    dtype, x = _floating(x.dtype), _wide(x)
+    dtype, x = _floating(x.dtype), _at_least_float32(x)
     # Scaled, since the root may be in range where its square is not.
     _, _, _, variance, _, scale = _moments(x, axes, _scale)
     spread = mx.sqrt(_corrected(variance, x, axes, correction)) / scale

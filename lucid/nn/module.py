@@ -97,7 +97,7 @@ class Module:
         if value is not None:
             old = vars(self).get(name)
             if name in self._buffers:
-                self._expect(name, "buffer", "Tensor", value, _is_buffer(value))
+                self._expect_buffer(name, value)
             elif isinstance(old, Parameter) or name in self._parameters:
                 self._expect(name, "parameter", "Parameter", value, isinstance(value, Parameter))
             elif isinstance(old, Module):
@@ -113,6 +113,14 @@ class Module:
                 f"{type(value).__name__}"
             )
 
+    def _expect_buffer(self, name: str, value: Any) -> None:
+        self._expect(name, "buffer", "Tensor", value, _is_buffer(value))
+        if value.requires_grad:
+            raise RuntimeError(
+                f"{type(self).__name__}: buffer {name} must not require grad; use detach(), or a "
+                "Parameter"
+            )
+
     def register_buffer(self, name: str, value: Tensor | None) -> None:
         """Make `value` an attribute that belongs to the state but is no parameter.
 
@@ -121,9 +129,11 @@ class Module:
         name : str
             Of the attribute, and in `state_dict`.
         value : Tensor or None
-            None reserves the name: it is left out of the state until a Tensor is assigned.
+            None reserves the name: it is left out of the state until a Tensor is assigned. What
+            requires grad is refused: it would be a parameter.
         """
-        self._expect(name, "buffer", "Tensor", value, value is None or _is_buffer(value))
+        if value is not None:
+            self._expect_buffer(name, value)
         if name not in self._buffers:
             self._buffers = (*self._buffers, name)
         setattr(self, name, value)
@@ -170,7 +180,18 @@ class Module:
     # ------------------------------------------------------------------ modes, places, gradients
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode here and in all modules below; returns the module itself."""
+        """Set training mode here and in all modules below.
+
+        Parameters
+        ----------
+        mode : bool
+            False for evaluation.
+
+        Returns
+        -------
+        Module
+            Itself.
+        """
         if not isinstance(mode, (bool, np.bool_)):
             raise TypeError(f"{type(self).__name__}.train: mode must be a bool, got {mode!r}")
         for module in self.modules():
@@ -222,7 +243,8 @@ class Module:
             if is_device or is_floating(t.dtype) or _is_floating(_numpy_dtype(t.dtype))
         ]
         for t, value, gradient in moved:  # not before all of them could be converted
-            t.data, t.grad = value.data, gradient  # type: ignore[union-attr]
+            t._replace(value.data)  # type: ignore[union-attr]
+            t.grad = gradient  # type: ignore[union-attr]
         return self
 
     # ------------------------------------------------------------------ saving and loading
@@ -255,7 +277,7 @@ class Module:
         ----------
         state_dict : mapping of str to array_like
             Each array is cast to the dtype of its destination and shares no memory with it;
-            PyTorch's Tensors will do.
+            PyTorch's Tensors will do, its Parameters too.
         strict : bool
             Whether a name of one side without a counterpart in the other is an error. A
             checkpoint without ``num_batches_tracked`` is accepted all the same.
@@ -270,6 +292,8 @@ class Module:
         ValueError
             Naming every missing, unexpected or misshapen entry, and every destination that can't
             be written; nothing was written then.
+        RuntimeError
+            If an entry is a Tensor that requires grad: use its ``detach()``.
         TypeError
             If `state_dict` is no mapping.
 
@@ -297,6 +321,10 @@ class Module:
             problems.append(f"missing keys: {', '.join(missing)}")
         if strict and unexpected:
             problems.append(f"unexpected keys: {', '.join(map(str, unexpected))}")
+        for name in own:
+            value = state_dict.get(name)
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise RuntimeError(f"{operation}: {name} must not require grad; use detach()")
         arrays = {name: _to_array(state_dict[name]) for name in own if name in state_dict}
         for name, array in arrays.items():
             if array.shape != own[name].shape:

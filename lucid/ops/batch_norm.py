@@ -38,9 +38,9 @@ def batch_norm(
     channel_axis=1,
 ):
     """Check and convert what the common case of the front leaves over, then do the same."""
-    x = input.data if isinstance(input, Tensor) else checks.array("input", input)
-    gamma = weight.data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
-    beta = bias.data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
+    x = input._data if isinstance(input, Tensor) else checks.array("input", input)
+    gamma = weight._data if isinstance(weight, Tensor) else checks.array("weight", weight, x)
+    beta = bias._data if isinstance(bias, Tensor) else checks.array("bias", bias, x)
     mean = checks.buffer("running_mean", running_mean)
     var = checks.buffer("running_var", running_var)
     channel_axis = checks.check(x, training, momentum, eps, channel_axis)
@@ -50,9 +50,9 @@ def batch_norm(
     if any(isinstance(a, Tensor) for a in (input, weight, bias)):
         y = record(
             # A Tensor that was converted had a dtype that has no gradient.
-            input if isinstance(input, Tensor) and input.data is x else x,
-            weight if isinstance(weight, Tensor) and weight.data is gamma else gamma,
-            bias if isinstance(bias, Tensor) and bias.data is beta else beta,
+            input if isinstance(input, Tensor) and input._data is x else x,
+            weight if isinstance(weight, Tensor) and weight._data is gamma else gamma,
+            bias if isinstance(bias, Tensor) and bias._data is beta else beta,
             options,
         )
     else:
@@ -142,7 +142,7 @@ class BatchNormNd(Function):
             weight._edge = ctx.edges[1]  # the values it had in forward, at its place in the graph
         needs = ctx.needs_input_grad[:3]
         _, _, training, _, _, channel_axis = ctx.options
-        bias = None if bias is None else bias.data
+        bias = None if bias is None else bias._data
         options = bias, ctx.mean, ctx.saved_rstd, training, channel_axis, needs
         found = ctx.function.derivative.apply(g, x, weight, options)
         return (*_where_needed(needs, found), None)

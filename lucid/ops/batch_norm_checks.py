@@ -19,7 +19,7 @@ from lucid.backends import namespace
 
 def array(name: str, value: Any, like: Any = None) -> Any:
     """Return `value`, which is no Tensor, as an array of its own kind, a list as one of `like`."""
-    if value.__class__ is np.ndarray or (value is None and name != "input"):
+    if type(value) is np.ndarray or (value is None and name != "input"):
         return value
     if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
         raise TypeError(f"batch_norm: {name} must be a plain array, got {type(value).__name__}")
@@ -30,7 +30,7 @@ def array(name: str, value: Any, like: Any = None) -> Any:
 
 def buffer(name: str, value: Any) -> Any:
     """Return the array behind running statistics, which are read or updated in place."""
-    if value is None or value.__class__ is np.ndarray:
+    if value is None or type(value) is np.ndarray:
         return value
     if isinstance(value, Tensor):
         if value.requires_grad:
@@ -111,7 +111,7 @@ def check_running(x: Any, mean: Any, var: Any, training: bool, channel_axis: int
             raise TypeError(
                 f"batch_norm: {name} must have a floating dtype, got {dtype_name(v.dtype)}"
             )
-        if training and v.__class__ is np.ndarray and not v.flags.writeable:
+        if training and isinstance(v, np.ndarray) and not v.flags.writeable:
             raise ValueError(f"batch_norm: {name} must be writable, got a read-only array")
     if training and mean is not None:
         _check_apart(mean, var)

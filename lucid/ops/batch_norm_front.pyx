@@ -96,13 +96,18 @@ cdef bint _common(input, running_mean, running_var, weight, bias, training, mome
         and (training is False or _apart(running_mean, running_var))
     )
 
+cdef inline bint _is_tensor(object value) noexcept:
+    # In the order of what is likely, and cheap to find out.
+    return value is not None and not PyArray_CheckExact(value) and isinstance(value, tensor_type)
+
+
 cdef inline object _array(object value):
-    return value.data if isinstance(value, tensor_type) else value
+    return value._data if _is_tensor(value) else value
 
 
 cdef inline object _buffer(object value):
     """The array of running statistics; a Tensor that requires grad is none."""
-    return value.data if isinstance(value, tensor_type) and not value.requires_grad else value
+    return value._data if _is_tensor(value) and not value.requires_grad else value
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
@@ -170,15 +175,13 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     (array([ 1., 10.]), array([  1.5, 100.5]))
     """
     cdef double[2 * CHANNELS] statistics
+    cdef bint traced
     x, mean, var = _array(input), _buffer(running_mean), _buffer(running_var)
     if not _common(x, mean, var, _array(weight), _array(bias), training, momentum, eps,
                    channel_axis):
         return general.batch_norm(input, running_mean, running_var, weight, bias, training,
                                   momentum, eps, channel_axis=channel_axis)
-    traced = (
-        isinstance(input, tensor_type) or isinstance(weight, tensor_type)
-        or isinstance(bias, tensor_type)
-    )
+    traced = _is_tensor(input) or _is_tensor(weight) or _is_tensor(bias)
     if not traced and cnp.PyArray_DIMS(<cnp.ndarray>x)[<int>channel_axis] <= CHANNELS:
         y = kernels.normalize(<cnp.ndarray>x, weight, bias, mean, var, training is True, momentum,
                               eps, channel_axis, statistics, statistics + CHANNELS)
@@ -186,8 +189,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         options = mean, var, training, momentum, eps, channel_axis
         y = (general.record if traced else general.normalized)(input, weight, bias, options)
     if training is True:
-        if isinstance(running_mean, tensor_type):
+        if _is_tensor(running_mean):
             share_version(running_mean)[0] += 1
-        if isinstance(running_var, tensor_type):
+        if _is_tensor(running_var):
             share_version(running_var)[0] += 1
     return y

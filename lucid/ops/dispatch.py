@@ -73,7 +73,7 @@ def install(ufuncs: dict[Any, Any], functions: dict[Any, Any], methods: dict[Any
 
     def array_ufunc(self, ufunc, method, *inputs, **kwargs):
         rule = ufuncs.get(ufunc) if method == "__call__" else None
-        if self.data.__class__ is not np.ndarray:
+        if self._data.__class__ is not np.ndarray:
             inputs = tuple([beside(self, a) for a in inputs])
         if rule is not None and not kwargs:
             return rule(*inputs)

@@ -22,9 +22,9 @@ from .reductions import refuse, sum_to
 def fit(ctx, index, g):
     """Undo broadcasting and promotion: `g` in the shape and dtype of the argument `index`."""
     like = ctx.edges[index]
-    if g.data.shape != like.shape:
+    if g._data.shape != like.shape:
         g = sum_to(g, like.shape)
-    return g if g.data.dtype == like.dtype else g.astype(like.dtype)
+    return g if g._data.dtype == like.dtype else g.astype(like.dtype)
 
 
 class AsType(Function):

@@ -64,10 +64,10 @@ class BroadcastTo(Function):
 
 def sum_to(g: Tensor, shape: tuple[Any, ...]) -> Tensor:
     """Sum over the axes that broadcasting `shape` to the shape of `g` added or repeated."""
-    if g.data.shape == shape:
+    if g._data.shape == shape:
         return g
-    added = g.data.ndim - len(shape)
-    repeated = [i + added for i, n in enumerate(shape) if n == 1 and g.data.shape[i + added] != 1]
+    added = g._data.ndim - len(shape)
+    repeated = [i + added for i, n in enumerate(shape) if n == 1 and g._data.shape[i + added] != 1]
     g = Sum.apply(g, (*range(added), *repeated), True)
     return g.reshape(shape) if added else g
 
