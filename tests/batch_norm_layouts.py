@@ -97,9 +97,9 @@ def sweep(shape, dtype, layouts, bound):
         check(to_x, i, 2)
     for y in (True, False):  # each output alone
         found = kernels.double_backward(
-            vs[0], w, u, gs[1], xs[2], weight, mean, rstd, True, 1, (y, not y, False)
+            vs[0], w, u, gs[1], xs[-1], weight, mean, rstd, True, 1, (y, not y, False)
         )
-        check(found[0 if y else 1], 1 if y else 2, 1 if y else 2)
+        check(found[0 if y else 1], 1 if y else n - 1, 1 if y else 2)
 
 
 if __name__ == "__main__":
