@@ -16,9 +16,9 @@ from .._tensor import Tensor, as_tensor, as_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import fit
-from .reductions import at_least_float32
+from .reductions import is_half_type
 
-_WIDE = AmpPolicy.FORCE_FP32
+_FORCE_FP32 = AmpPolicy.FORCE_FP32
 BINARY: dict[Any, Any] = {}
 
 
@@ -87,20 +87,20 @@ def _difference(x, y):
     return np.where(same, 0, x) - np.where(same, 0, y)
 
 
-@_binary(np.logaddexp, amp_policy=_WIDE)
+@_binary(np.logaddexp, amp_policy=_FORCE_FP32)
 def LogAddExp(x, y):
     d = _difference(x, y)
     return lambda g: g * Expit.apply(d), lambda g: g * Expit.apply(-d)
 
 
-@_binary(np.logaddexp2, amp_policy=_WIDE)
+@_binary(np.logaddexp2, amp_policy=_FORCE_FP32)
 def LogAddExp2(x, y):
     d = _difference(x, y) * math.log(2)
     return lambda g: g * Expit.apply(d), lambda g: g * Expit.apply(-d)
 
 
 class Expit(Function):
-    schema_v1 = OpSchema("expit", amp_policy=_WIDE)
+    schema_v1 = OpSchema("expit", amp_policy=_FORCE_FP32)
 
     @staticmethod
     def forward(ctx, x):
@@ -116,7 +116,7 @@ class Expit(Function):
 
 
 class XLogY(Function):
-    schema_v1 = OpSchema("xlogy", amp_policy=_WIDE)
+    schema_v1 = OpSchema("xlogy", amp_policy=_FORCE_FP32)
 
     @staticmethod
     def forward(ctx, x, y):
@@ -137,15 +137,18 @@ class XLogY(Function):
         )
 
 
-# SciPy's results are float32 at least, for half types too.
+def _wide(x):
+    """Return a Tensor of a half type as SciPy takes it, in float64, or in float32 on the gpu."""
+    on_cpu = isinstance(x.data, np.ndarray)
+    return x.astype("float64" if on_cpu else "float32") if is_half_type(x.dtype) else x
 
 
 def expit(x, /):
-    return Expit.apply(at_least_float32(as_tensor(x)))
+    return Expit.apply(_wide(as_tensor(x)))
 
 
 def xlogy(x, y, /):
-    return XLogY.apply(*map(at_least_float32, as_tensors(x, y)))
+    return XLogY.apply(*map(_wide, as_tensors(x, y)))
 
 
 # By name: importing lucid does not import SciPy.
