@@ -107,3 +107,17 @@ def test_swapped_bytes_are_half_too():
     result = F.softmax(np.zeros((4096, 2), ">f2"), 0)
     assert result.dtype == np.float16
     np.testing.assert_allclose(result.astype("f8").sum(0), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("fun", [lucid.mean, lucid.var, lucid.std])
+def test_statistics_of_some_elements(half, fun):
+    dtype, bits = HALVES[half]
+    narrow, some = x.astype(dtype), x < 0.9
+    expected = fun(narrow.astype("f8"), axis=1, where=some)
+    result = fun(narrow, axis=1, where=some)
+    assert result.dtype == dtype
+    check_rounded_once(result, expected, bits)
+    out = np.empty(3, dtype)
+    assert fun(narrow, axis=1, where=some, out=out) is out
+    check_rounded_once(out, expected, bits)
