@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "train_digits.py"
+ALONE = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # beside other tests
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,7 @@ def test_permissions_follow_the_umask(train_digits, tmp_path, umask, capsys):
 def test_interrupt(train_digits, tmp_path):
     command = [sys.executable, "-P", SCRIPT, "--epochs", "10000", "--output", tmp_path / "new"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ALONE
     ) as script:
         while not script.stdout.readline().startswith("epoch"):
             assert script.poll() is None
@@ -207,7 +208,9 @@ Path.write_bytes = full
 sys.argv = ["train_digits.py", "--epochs=1", "--output", {str(tmp_path)!r}]
 runpy.run_path({str(SCRIPT)!r}, run_name="__main__")
 """
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, env=ALONE
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "train_digits: [Errno 28] No space left on device"
     assert "Traceback" not in done.stderr

@@ -73,7 +73,7 @@ cdef inline bint _common(object x, object axis, object keepdims, int *kind, int 
 cdef object _axes_of_tensor(x, axis):
     """The axes as a tuple of non-negative numbers; None if `axis` is not plain."""
     cdef uint64_t mask
-    cdef int i, ndim = x.data.ndim
+    cdef int i, ndim = x._data.ndim
     if not _axes(axis, ndim, &mask):
         return None
     return tuple([i for i in range(ndim) if mask >> i & 1])

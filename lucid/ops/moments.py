@@ -1,4 +1,4 @@
-"""Count, mean and sum of squared deviations, which merge exactly."""
+"""Count, mean and sum of squared deviations of data seen in blocks."""
 
 from __future__ import annotations
 
