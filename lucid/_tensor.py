@@ -397,7 +397,7 @@ _LISTS = (list, tuple)
 _NUMBERS_TOO = (*_LISTS, bool, int, float, np.generic)
 
 
-def beside(like: Any, value: Any, kinds: tuple[type, ...] = _LISTS) -> Any:
+def on_device_of(like: Any, value: Any, kinds: tuple[type, ...] = _LISTS) -> Any:
     """Return `value`, but a list as an array if `like` is on the gpu: a list is on no device.
 
     As a number does, it takes the dtype of what it meets, since not every gpu has its own.
@@ -411,11 +411,11 @@ def beside(like: Any, value: Any, kinds: tuple[type, ...] = _LISTS) -> Any:
     return mx.array(array, like.dtype if is_floating(like.dtype) else mx.float32)
 
 
-def operands(*values: Any) -> list[Tensor]:
+def as_tensors(*values: Any) -> list[Tensor]:
     """Make Tensors of all, of lists and numbers where the others are."""
     for like in values:
         if is_mlx(like.data if isinstance(like, Tensor) else like):
-            return [as_tensor(beside(like, v, _NUMBERS_TOO)) for v in values]
+            return [as_tensor(on_device_of(like, v, _NUMBERS_TOO)) for v in values]
     return [as_tensor(v) for v in values]
 
 

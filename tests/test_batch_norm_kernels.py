@@ -1,7 +1,11 @@
 """The batch-norm kernels: every layout, type and instruction set, against longdouble."""
 
+import os
+import subprocess
+import sys
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import batch_norm_reference as reference
 import numpy as np
@@ -130,6 +134,58 @@ def test_sums_of_many_terms_that_cancel(shape, layout):
         assert error(found, sums, np.maximum(1, abs(sums))) < 4e-7
 
 
+def relu(shape):
+    return np.maximum(normal(shape), 0)
+
+
+def tenths(shape):
+    return (rng.random(shape) < 0.3).astype("f4") * np.float32(0.1)
+
+
+def offset(shape):
+    return normal(shape, 1e4)
+
+
+@pytest.mark.parametrize("values", [relu, tenths, offset])
+@pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
+@pytest.mark.parametrize(
+    "shape", [(40, 24, 20, 31), (3, 2, 500, 401), (250_000, 3), (20_000, 40, 1)], ids=str
+)
+def test_the_error_of_the_mean_is_not_multiplied(shape, layout, values, threads):
+    # The sum of g, of as many terms as there are, multiplies it; the true gradient is near 0.
+    x = LAYOUTS[layout](values(shape))
+    g, weight = LAYOUTS[layout](np.ones(shape, "f4")), np.ones(shape[1])
+    for n in (1, 3):
+        threads(n)
+        running_mean, running_var = np.zeros((2, shape[1]))
+        _, mean, rstd = kernels.forward(x, None, None, running_mean, running_var, 1.0, 1e-5, 1)
+        dweight = kernels.backward(g, x, weight, None, mean, rstd, True, 1, ALL)[1]
+        expected = reference.backward(g, x)[1]
+        assert error(dweight, expected, np.maximum(1, abs(expected))) < 4e-7
+        true_mean, true_var = reference.statistics(x)
+        size = x.size // shape[1]
+        np.testing.assert_allclose(running_mean, true_mean.astype("f8"), rtol=1e-13)
+        unbiased = (true_var * size / (size - 1)).astype("f8")
+        np.testing.assert_allclose(running_var, unbiased, rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bfloat16"])
+def test_the_error_of_the_mean_of_half_types_is_not_multiplied(dtype):
+    dtype = bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
+    x, g = relu((60, 4, 60, 61)).astype(dtype), np.ones((60, 4, 60, 61), dtype)
+    _, mean, rstd = forward(x)
+    dweight = kernels.backward(g, x, np.ones(4), None, mean, rstd, True, 1, ALL)[1]
+    assert error(dweight, reference.backward(g, x)[1]) < 4e-7
+
+
+def test_statistics_of_integers_are_correctly_rounded(isa):
+    x = np.tile(np.array([-1, 0, 0, 0], "f4"), 50_000).reshape(-1, 1) * np.ones(3, "f4")
+    mean, var = np.zeros((2, 3), "f4")
+    kernels.forward(x, None, None, mean, var, 1.0, 1e-5, 1)
+    np.testing.assert_array_equal(mean, np.full(3, -0.25, "f4"))
+    np.testing.assert_array_equal(var, np.full(3, 0.1875 * len(x) / (len(x) - 1), "f4"))
+
+
 @pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_float64(shape, layout):
@@ -241,6 +297,22 @@ def test_extreme_scales(scale, layout, dtype):
     assert error(dweight, expected[1]) < 4e-6 * float(abs(expected[1]).max())
 
 
+@pytest.mark.parametrize(
+    ("sx", "sg", "sv"),
+    [(1e-15, 1e-30, 1), (1e-20, 1e-25, 1e-10), (1e-10, 1e10, 1e-35), (1e15, 1e25, 1)],
+)
+@pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
+def test_products_outside_the_range_of_float_in_double_backward(layout, sx, sg, sv, isa):
+    shape = (4, 6, 20, 20)
+    x, g, v = (LAYOUTS[layout](normal(shape, 0, s)) for s in (sx, sg, sv))
+    w, u, weight = np.zeros(6), np.zeros(6), normal(6).astype("f8")
+    _, mean, rstd = forward(x, eps=0)
+    found = kernels.double_backward(v, w, u, g, x, weight, mean, rstd, True, 1, ALL)
+    expected = double_backward(v, w, u, g, x, weight, eps=0)
+    for a, b in zip(found, expected, strict=True):
+        assert error(a, b) < 4e-6 * float(abs(b).max())
+
+
 def test_extremes_of_one_channel_leave_the_others_alone():
     x = normal((4, 6, 20, 20))
     y = forward(x)[0]
@@ -305,6 +377,37 @@ def test_evaluation_gradient_does_not_read_infinite_inputs():
     np.testing.assert_array_equal(dx, g)
 
 
+@pytest.mark.parametrize("layout", ["C", "channels_last", "strided"])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_evaluation_of_second_order_reads_what_has_a_part_alone(dtype, layout):
+    x, g, v = (LAYOUTS[layout](normal((4, 3, 8), dtype=dtype)) for _ in range(3))
+    weight, w, u, mean = rng.normal(size=(4, 3))
+    rstd = rng.uniform(1, 2, 3)
+
+    def call(v, w, u, needs=ALL):
+        return kernels.double_backward(v, w, u, g, x, weight, mean, rstd, False, 1, needs)
+
+    def spread(a):
+        return a[:, None]
+
+    tolerance = 2.0**-9 if dtype == "f2" else 4e-6
+    d = x.astype(LD) - spread(mean)
+    for v_, w_ in ((v, w), (v, None), (None, w), (None, None)):
+        a, b = 0 if v_ is None else v_.astype(LD), np.zeros(3) if w_ is None else w_
+        expected = (
+            spread(weight * rstd) * a + spread(b * rstd) * d + spread(u),
+            spread(b * rstd) * g.astype(LD),
+            rstd * (a * g.astype(LD)).sum(axis=(0, 2)) if v_ is not None else np.zeros(3),
+        )
+        for found, true in zip(call(v_, w_, u), expected, strict=True):
+            assert error(found, true, np.maximum(1, abs(true))) < tolerance
+    clean = call(v, None, u)
+    x[0, 0, 0], x[1, 1, 0], x[2, 2, 3] = np.inf, np.nan, -np.inf
+    for w_ in (None, np.zeros(3)):
+        for found, true in zip(call(v, w_, u), clean, strict=True):
+            np.testing.assert_array_equal(found, true)
+
+
 # ---------------------------------------------------------------------------- layouts
 
 
@@ -319,6 +422,19 @@ def test_each_operand_in_a_layout_of_its_own(layout, other):
     assert error(dx, expected[0]) < 4e-6
     assert error(dweight, expected[1], 24) < 4e-6
     assert error(dbias, expected[2], 24) < 4e-6
+
+
+@pytest.mark.parametrize("isa", table.available()["isas"])
+@pytest.mark.parametrize(
+    ("dtype", "count"),
+    [("f4", 3), ("f8", 2), *(pytest.param(t, 6, marks=pytest.mark.slow) for t in ("f4", "f8"))],
+)
+def test_every_pair_of_layouts_past_the_cache(dtype, count, isa):
+    script = Path(__file__).with_name("batch_norm_layouts.py")
+    run = subprocess.run(
+        [sys.executable, "-P", script, dtype, isa, str(count)], capture_output=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr.decode()
 
 
 @pytest.mark.parametrize("axis", range(4))
@@ -498,6 +614,17 @@ def test_memory(layout):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= allowed
+
+
+def test_small_stacks():
+    script = Path(__file__).with_name("batch_norm_stack.py")
+    run = subprocess.run(
+        [sys.executable, "-P", script, "64"],
+        capture_output=True,
+        env={**os.environ, "OMP_STACKSIZE": "64k"},
+        timeout=600,
+    )
+    assert run.stdout.decode().endswith("done\n"), run.stderr.decode()
 
 
 def test_public_function_is_the_kernel():

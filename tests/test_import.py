@@ -66,9 +66,13 @@ def test_compiled_in_part_says_so_too(sources):
     """Python has one error for a module that is missing, another for a name of a package."""
     code = """
 import types
+class Anything:  # a function, or a class to build on
+    __slots__ = ()
+    def __new__(cls, *args, **kwargs):
+        return object.__new__(cls)
 for name in {there}:
     sys.modules[name] = module = types.ModuleType(name)
-    module.__getattr__ = lambda _: lambda *args: None
+    module.__getattr__ = lambda _: Anything
 import lucid
 """
     there = []

@@ -178,37 +178,38 @@ def counted():
     return count
 
 
-# Blocks of up to 2048 elements: 8 rows of 3; 51 rows of 40 columns, 256 rows to turn; 16 * 4 rows
-# of 300; 19 * 4 columns of 256. In float64 each sum is two, of the parts of the split elements.
+# Blocks of up to 512 elements: 8 rows of 12; 12 rows of 40 columns, 64 to
+# turn; 16 * 4 rows of 300; columns of 64. In float64 each sum is two, of the parts of the split
+# elements.
 BLOCKS = {
     "blas": {
-        "sum_rows f4": {"ddot": 24},
-        "sum_rows f8": {"ddot": 48, "idamax": 24, "daxpy": 72},
-        "sum_cols f4": {"dgemv": 20},
-        "sum_cols f8": {"dgemv": 40, "dger": 40, "daxpy": 20},
-        "moments_rows f4": {"ddot": 72, "daxpy": 24},
-        "moments_cols f4": {"dgemv": 20, "ddot": 480, "daxpy": 160},
+        "sum_rows f4": {"ddot": 96},
+        "sum_rows f8": {"ddot": 192, "idamax": 96, "daxpy": 288},
+        "sum_cols f4": {"dgemv": 84},
+        "sum_cols f8": {"dgemv": 168, "dger": 168, "daxpy": 84},
+        "moments_rows f4": {"ddot": 288, "daxpy": 96},
+        "moments_cols f4": {"dgemv": 84, "ddot": 1920, "daxpy": 640},
         "affine_rows f4": {"saxpy": 128},
-        "affine_cols f8": {"daxpy": 152},
+        "affine_cols f8": {"daxpy": 600},
     },
     "accelerate": {
-        "sum_rows f4": {"vDSP_vspdp": 24, "vDSP_sveD": 24},
+        "sum_rows f4": {"vDSP_vspdp": 96, "vDSP_sveD": 96},
         "sum_rows f8": {
-            "vDSP_maxmgvD": 24,
-            "vDSP_vsaddD": 48,
-            "vDSP_vsubD": 24,
-            "vDSP_sveD": 48,
+            "vDSP_maxmgvD": 96,
+            "vDSP_vsaddD": 192,
+            "vDSP_vsubD": 96,
+            "vDSP_sveD": 192,
         },
-        "sum_cols f4": {"vDSP_vspdp": 1000, "cblas_dgemv": 20},
-        "sum_cols f8": {"cblas_dgemv": 40, "cblas_dger": 40, "vDSP_vsubD": 20},
+        "sum_cols f4": {"vDSP_vspdp": 1000, "cblas_dgemv": 84},
+        "sum_cols f8": {"cblas_dgemv": 168, "cblas_dger": 168, "vDSP_vsubD": 84},
         "moments_rows f4": {
-            "vDSP_vspdp": 24,
-            "vDSP_sveD": 48,
-            "vDSP_svesqD": 24,
-            "vDSP_vsaddD": 24,
+            "vDSP_vspdp": 96,
+            "vDSP_sveD": 192,
+            "vDSP_svesqD": 96,
+            "vDSP_vsaddD": 96,
         },
         "affine_rows f4": {"vDSP_vsadd": 64, "vDSP_vsmsa": 64, "vvrsqrt": 4},
-        "affine_cols f8": {"vDSP_vsaddD": 76, "vDSP_vsmsaD": 76, "vvrsqrt": 4},
+        "affine_cols f8": {"vDSP_vsaddD": 300, "vDSP_vsmsaD": 300, "vvrsqrt": 4},
     },
 }
 

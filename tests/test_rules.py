@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 import lucid
+import lucid.nn.functional as F
 from lucid._tensor import dtype_name
 from lucid.autograd import gradcheck, gradgradcheck
 
@@ -20,13 +22,22 @@ def positive(*shape):
     return np.abs(normal(*shape)) + 0.3
 
 
+def unit(*shape):
+    return np.tanh(normal(*shape))
+
+
 # name: (function, arguments, the same in PyTorch's namespace or None if it is the same expression)
 UNARY = {
-    "negative positive exp exp2 expm1 square abs sin cos tan sinh cosh tanh arctan sign floor ceil "
-    "trunc rint": normal,
+    "negative positive exp exp2 expm1 square abs sin cos tan sinh cosh tanh arctan arcsinh sign "
+    "floor ceil trunc rint": normal,
+    "arcsin arccos arctanh": unit,
     "log log2 log10 log1p sqrt reciprocal": positive,
+    "arccosh": lambda *shape: positive(*shape) + 1,
 }
-BINARY = "add subtract multiply divide power maximum minimum remainder float_power floor_divide"
+BINARY = (
+    "add subtract multiply divide power maximum minimum remainder float_power floor_divide hypot "
+    "arctan2 logaddexp logaddexp2"
+)
 SHAPES = [(), (3,), (2, 3), (0,), (2, 0, 3)]
 PAIRS = [((3,), (3,)), ((2, 3), (3,)), ((), (2, 3)), ((2, 1), (1, 3)), ((2, 0), (2, 1)), ((), ())]
 
@@ -39,6 +50,12 @@ elementwise = [
     pytest.param(getattr(np, name), [positive(*a), positive(*b)], id=f"{name}-{a}-{b}")
     for name in BINARY.split()
     for a, b in PAIRS
+]
+
+elementwise += [
+    pytest.param(special.expit, [normal(2, 3)], id="expit"),
+    pytest.param(special.xlogy, [normal(2, 3), positive(3)], id="xlogy"),
+    pytest.param(special.xlogy, [np.zeros(3), positive(3)], id="xlogy-0"),
 ]
 
 x23, x234, x3 = normal(2, 3), normal(2, 3, 4), normal(3)
@@ -91,6 +108,62 @@ OTHERS = {
     "max initial": (lambda x: np.max(x, axis=1, initial=0.1), x23),
     "cumsum": (np.cumsum, x23),
     "cumsum axis": (lambda x: np.cumsum(x, axis=1) ** 2, x234),
+    "cumprod": (np.cumprod, x23),
+    "cumprod axis": (lambda x: np.cumprod(x, axis=1), x234),
+    "cumprod method": (lambda x: x.cumprod(-1) ** 2, x234),
+    "cumprod zeros": (
+        lambda x: np.cumprod(x, axis=1),
+        np.array([[0.0, 1, 2, 3], [3, 0, 4, 0], [1, 2, 3, 0.5]]),
+    ),
+    "cumprod empty": (lambda x: np.cumprod(x, axis=0), normal(0, 3)),
+    "average": (np.average, x23),
+    "average axis": (lambda x: np.average(x, axis=(0, 2), keepdims=True) ** 2, x234),
+    "average weights": (lambda x, w: np.average(x, 1, w), x234, positive(3)),
+    "average axes": (lambda x, w: np.average(x, (2, 0), w, returned=True), x234, positive(4, 2)),
+    "average of all": (lambda x, w: np.average(x, weights=w), x23, positive(2, 3)),
+    "norm": (np.linalg.norm, x234),
+    "norm keepdims": (lambda x: np.linalg.norm(x, keepdims=True) * x, x23),
+    "norm axis": (lambda x: np.linalg.norm(x, axis=1) ** 3, x234),
+    "norm 1": (lambda x: np.linalg.norm(x, 1, axis=-1) ** 2, x23),
+    "norm 2": (lambda x: np.linalg.norm(x, 2), x3),
+    "norm inf": (lambda x: np.linalg.norm(x, np.inf, axis=0), x23),
+    "norm -inf": (lambda x: np.linalg.norm(x, -np.inf, axis=0, keepdims=True), x23),
+    "norm fro": (lambda x: np.linalg.norm(x, "fro"), x23),
+    "norm matrix 1": (lambda x: np.linalg.norm(x, 1), x23),
+    "norm matrix inf": (lambda x: np.linalg.norm(x, np.inf, axis=(2, 0)) ** 2, x234),
+    "norm matrix -1": (lambda x: np.linalg.norm(x, -1, axis=(0, 1), keepdims=True), x234),
+    "logaddexp.reduce": (np.logaddexp.reduce, x23),
+    "logaddexp.reduce axes": (
+        lambda x: (
+            np.logaddexp.reduce(x, axis=(0, 2), keepdims=True)
+            if isinstance(x, lucid.Tensor)
+            else special.logsumexp(x, axis=(0, 2), keepdims=True)
+        ),
+        x234,
+    ),
+    "softmax": (lambda x: F.softmax(x, 0), x23),
+    "log_softmax": (lambda x: F.log_softmax(x, 1), x234),
+    "relu": (F.relu, x23),
+    "inner": (np.inner, x23, x3),
+    "inner matrices": (np.inner, x23, normal(4, 3)),
+    "inner scalar": (np.inner, normal(), x23),
+    "trace": (lambda x: np.trace(x, 1), x23),
+    "trace axes": (lambda x: np.trace(x, -1, 2, 0) ** 2, x234),
+    "diagonal": (np.diagonal, x23),
+    "diagonal axes": (lambda x: np.diagonal(x, -1, 0, 2) ** 2, x234),
+    "diagonal outside": (lambda x: np.diagonal(x, 3), x23),
+    "diag": (lambda x: np.diag(x) ** 2, x3),
+    "diag above": (lambda x: np.diag(x, 2) ** 2, x3),
+    "diag below": (lambda x: np.diag(x, -1), x3),
+    "diag of matrix": (lambda x: np.diag(x, -1) ** 2, x23),
+    "diff": (np.diff, x23),
+    "diff twice": (lambda x: np.diff(x, 2, axis=1) ** 2, x234),
+    "diff ends": (
+        lambda x, y: np.diff(x, axis=0, prepend=0.0, append=y) ** 2,
+        x23,
+        normal(2, 3),
+    ),
+    "diff too often": (lambda x: np.diff(x, 4), x23),
     "matmul": (np.matmul, x23, normal(3, 4)),
     "matmul vectors": (np.matmul, x3, normal(3)),
     "matmul vector-matrix": (np.matmul, x3, normal(3, 2)),
@@ -125,6 +198,18 @@ OTHERS = {
         normal(2, 1, 2, 3),
         normal(4, 3),
     ),
+    "einsum sublists": (
+        lambda x, y: np.einsum(x, [0, 1], y, [1, 2], [2, 0]),
+        x23,
+        normal(3, 4),
+    ),
+    "einsum sublists implicit": (
+        lambda x, y: np.einsum(x, [..., 7], y, [7, 2]),
+        x234,
+        normal(4, 2),
+    ),
+    "nan_to_num": (lambda x: np.nan_to_num(x) ** 2, x23),
+    "real": (lambda x: np.real(x) * x.real, x23),
     "reshape": (lambda x: x.reshape(3, -1), x234),
     "reshape F": (lambda x: np.reshape(x, (4, 6), order="F") ** 2, x234),
     "ravel": (np.ravel, x23),
@@ -147,6 +232,31 @@ OTHERS = {
     "stack": (lambda x, y: np.stack([x, y], axis=-1), x23, normal(2, 3)),
     "split": (lambda x: np.split(x, 3, axis=1), x23),
     "split at": (lambda x: np.split(x, [1, 1], axis=-1), x234),
+    "hstack": (lambda x, y: np.hstack([x, y, 2.0]), x3, normal()),
+    "hstack matrices": (lambda x, y: np.hstack([x, y]), x23, normal(2, 1)),
+    "vstack": (lambda x, y: np.vstack([x, y]), x23, x3),
+    "dstack": (lambda x, y: np.dstack([x, y, x]), x23, normal(2, 3)),
+    "dstack vectors": (lambda x, y: np.dstack([x, y]), x3, normal(3)),
+    "column_stack": (lambda x, y: np.column_stack([x, y, x]), x3, normal(3, 2)),
+    "atleast_1d": (np.atleast_1d, normal(), x23),
+    "atleast_2d": (np.atleast_2d, normal(), x3, x234),
+    "atleast_3d": (np.atleast_3d, normal(), x3, x23, x234),
+    "repeat": (lambda x: np.repeat(x, 3) ** 2, x23),
+    "repeat axis": (lambda x: x.repeat(2, axis=1) ** 2, x234),
+    "repeat each": (lambda x: np.repeat(x, [2, 0, 1], axis=-1) ** 2, x23),
+    "repeat never": (lambda x: np.repeat(x, 0, axis=0), x23),
+    "tile": (lambda x: np.tile(x, 2) ** 2, x23),
+    "tile more axes": (lambda x: np.tile(x, (2, 1, 3)) ** 2, x23),
+    "tile fewer": (lambda x: np.tile(x, [2, 3]), x234),
+    "sort": (lambda x: np.sort(x) ** 2, x23),
+    "sort axis": (lambda x: np.sort(x, axis=0, kind="mergesort") ** 3, x234),
+    "sort flat": (lambda x: np.sort(x, axis=None) ** 2, x23),
+    "take_along_axis": (lambda x, i: np.take_along_axis(x, i, 1) ** 2, x23, repeated),
+    "take_along_axis wider": (
+        lambda x: np.take_along_axis(x, np.array([[[1], [-1]]]), axis=1) ** 2,
+        x234,
+    ),
+    "take_along_axis flat": (lambda x: np.take_along_axis(x, np.array([4, 4]), None), x23),
     "take": (lambda x: np.take(x, [2, 0, 2], axis=1), x234),
     "take flat": (lambda x: np.take(x, repeated), x23),
     "index": (lambda x: x[0], x23),

@@ -2,18 +2,32 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 import lucid
+import lucid.nn.functional as F
 
 SAME = (
     "add subtract multiply divide maximum minimum remainder negative exp exp2 expm1 log log2 log10 "
-    "log1p sqrt square reciprocal abs sin cos tan sinh cosh tanh arctan ravel"
+    "log1p sqrt square reciprocal abs sin cos tan sinh cosh tanh arctan arcsinh "
+    "hypot arctan2 logaddexp logaddexp2 ravel diag trace diagonal diff inner hstack vstack dstack "
+    "column_stack"
 )
 STEPS = "sign floor ceil trunc round"
-BINARY = "add subtract multiply divide maximum minimum remainder"
+BINARY = (
+    "add subtract multiply divide maximum minimum remainder hypot arctan2 logaddexp logaddexp2 "
+    "inner"
+)
+JOINING = "hstack vstack dstack column_stack"
 
 
 def same(name):
+    if name in JOINING.split():
+        return (
+            lambda *args: getattr(np, name)(args),
+            lambda torch, *args: getattr(torch, name)(args),
+            [(3, 2), (3, 2)],
+        )
     shapes = [(3, 2), (2,)] if name in BINARY.split() else [(3, 2)]
     return getattr(np, name), lambda torch, *args: getattr(torch, name)(*args), shapes
 
@@ -67,6 +81,64 @@ RULES |= {
     "max": (lambda x: np.max(x, axis=0), lambda torch, x: x.amax(0), [(3, 2)]),
     "min": (lambda x: np.min(x), lambda torch, x: x.amin(), [(3, 2)]),
     "cumsum": (lambda x: np.cumsum(x, 1), lambda torch, x: torch.cumsum(x, 1), [(3, 4)]),
+    "cumprod": (lambda x: np.cumprod(x, 1), lambda torch, x: torch.cumprod(x, 1), [(3, 4)]),
+    "arcsin": (lambda x: np.arcsin(x / 3), lambda torch, x: torch.arcsin(x / 3), [(3, 4)]),
+    "arccos": (lambda x: np.arccos(x / 3), lambda torch, x: torch.arccos(x / 3), [(3, 4)]),
+    "arctanh": (lambda x: np.arctanh(x / 3), lambda torch, x: torch.arctanh(x / 3), [(3, 4)]),
+    "arccosh": (lambda x: np.arccosh(x + 1), lambda torch, x: torch.arccosh(x + 1), [(3, 4)]),
+    "expit": (special.expit, lambda torch, x: torch.special.expit(x), [(3, 4)]),
+    "xlogy": (special.xlogy, lambda torch, x, y: torch.xlogy(x, y), [(3, 4), (4,)]),
+    "logsumexp": (np.logaddexp.reduce, lambda torch, x: torch.logsumexp(x, 0), [(3, 4)]),
+    "softmax": (F.softmax, lambda torch, x: torch.softmax(x, -1), [(3, 4)]),
+    "log_softmax": (F.log_softmax, lambda torch, x: torch.log_softmax(x, -1), [(3, 4)]),
+    "relu": (lambda x: F.relu(x - 1) ** 2, lambda torch, x: torch.relu(x - 1) ** 2, [(3, 4)]),
+    "average": (
+        lambda x, w: np.average(x, 1, w),
+        lambda torch, x, w: (x * w).sum(1) / w.sum(),
+        [(3, 4), (4,)],
+    ),
+    "norm": (np.linalg.norm, lambda torch, x: torch.linalg.norm(x), [(3, 4)]),
+    "norm axis": (
+        lambda x: np.linalg.norm(x, axis=1),
+        lambda torch, x: torch.linalg.norm(x, dim=1),
+        [(3, 4)],
+    ),
+    "norm inf": (
+        lambda x: np.linalg.norm(x, np.inf),
+        lambda torch, x: torch.linalg.norm(x, np.inf),
+        [(3, 4)],
+    ),
+    "norm 1": (
+        lambda x: np.linalg.norm(x, 1) * x,
+        lambda torch, x: torch.linalg.norm(x, 1) * x,
+        [(3, 4)],
+    ),
+    "repeat": (
+        lambda x: np.repeat(x, [2, 0, 1], axis=0) ** 2,
+        lambda torch, x: x.repeat_interleave(torch.tensor([2, 0, 1]), 0) ** 2,
+        [(3, 4)],
+    ),
+    "tile": (
+        lambda x: np.tile(x, (2, 1, 3)) ** 2,
+        lambda torch, x: torch.tile(x, (2, 1, 3)) ** 2,
+        [(3, 4)],
+    ),
+    "sort": (lambda x: np.sort(x, 0) ** 2, lambda torch, x: torch.sort(x, 0)[0] ** 2, [(3, 4)]),
+    "take_along_axis": (
+        lambda x: np.take_along_axis(x, np.array([[0, 0, 2], [1, 3, 1]]), 1) ** 2,
+        lambda torch, x: torch.gather(x, 1, torch.tensor([[0, 0, 2], [1, 3, 1]])) ** 2,
+        [(2, 4)],
+    ),
+    "nan_to_num": (
+        lambda x: np.nan_to_num(np.where(x > 2, np.inf, x), posinf=5.0),
+        lambda torch, x: torch.nan_to_num(torch.where(x > 2, np.inf, x), posinf=5.0),
+        [(3, 4)],
+    ),
+    "einsum sublists": (
+        lambda x, y: np.einsum(x, [1, 0], y, [0, 2], [2, 1]),
+        lambda torch, x, y: torch.einsum(x, [1, 0], y, [0, 2], [2, 1]),
+        [(3, 4), (4, 2)],
+    ),
     "reshape": (lambda x: x.reshape(2, 3), lambda torch, x: x.reshape(2, 3), [(3, 2)]),
     "transpose": (lambda x: x.transpose(2, 0, 1), lambda torch, x: x.permute(2, 0, 1), [(2, 3, 4)]),
     "moveaxis": (

@@ -11,7 +11,6 @@ from libc.string cimport memcpy, memset
 
 from lucid._kernels.table cimport (
     LUCID_BLOCK,
-    LUCID_COLUMNS,
     LUCID_LANES,
     LUCID_TERMS,
     lucid_kernels,

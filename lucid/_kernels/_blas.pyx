@@ -12,7 +12,6 @@ from scipy.linalg.cython_blas cimport daxpy, ddot, dgemv, dger, idamax, saxpy
 
 from lucid._kernels.table cimport (
     LUCID_BLOCK,
-    LUCID_COLUMNS,
     LUCID_LANES,
     LUCID_TERMS,
     lucid_kernels,

@@ -1,6 +1,6 @@
 # The entries of a provider, written over these operations on L1-sized blocks, which the module that
 # includes this file defines with the calls of its library (`real` is float or double; `out` may be
-# `x`; n is 1 to LUCID_BLOCK):
+# `x`; n is 1 to PART):
 #
 #     widen(const float *x, size_t n, double *out)
 #     narrow(const double *x, size_t n, float *out)
@@ -18,8 +18,8 @@
 # Columns are turned to rows, block by block, where an operation has one scalar for a column.
 
 cdef enum:
-    COLUMN = 256            # rows of a block of columns that is turned
-    CELLS = 2 * LUCID_BLOCK
+    PART = 512  # elements of a block: stacks may be small
+    TALL = 64   # rows of a block of columns that is turned
 
 
 # ---- sums --------------------------------------------------------------------------------------
@@ -44,11 +44,11 @@ cdef inline void two_sum(double a, double b, double *s, double *e) noexcept nogi
     s[0] = t
 
 
-# The sum of up to LUCID_BLOCK doubles, or of widened floats: these fill at most half a double.
+# The sum of up to PART doubles, or of widened floats: these fill at most half a double.
 cdef inline void block_sum(const double *x, size_t n, bint widened, double *hi,
                            double *lo) noexcept nogil:
-    cdef double first[LUCID_BLOCK]
-    cdef double rest[LUCID_BLOCK]
+    cdef double first[PART]
+    cdef double rest[PART]
     cdef double s = 0 if widened else splitter(largest(x, n))
     if s == 0:
         hi[0] = total(x, n)
@@ -78,25 +78,25 @@ cdef inline const double *doubles(const real *x, size_t n, double *buffer) noexc
 # Both halves of 64-bit integers come in one row, of up to twice LUCID_BLOCK.
 cdef void sum_rows(const real *x, ptrdiff_t step, size_t rows, size_t n, int same,
                    lucid_sums out) noexcept nogil:
-    cdef double buffer[LUCID_BLOCK]
+    cdef double buffer[PART]
     cdef const real *block
     cdef double hi, lo
     cdef size_t r, i, some
     for r in range(rows):
         i = 0
         while i < n:
-            block, some = x + <ptrdiff_t>r * step + <ptrdiff_t>i, min(<size_t>LUCID_BLOCK, n - i)
+            block, some = x + <ptrdiff_t>r * step + <ptrdiff_t>i, min(<size_t>PART, n - i)
             block_sum(doubles(block, some, buffer), some, real is float, &hi, &lo)
             accumulate(out, 0 if same else r, hi, lo)
-            i += LUCID_BLOCK
+            i += PART
 
 
 # The same split as in block_sum, with a splitter for each column.
 cdef inline void split_column_sums(const double *x, size_t rows, size_t n, double *hi,
                                    double *lo) noexcept nogil:
-    cdef double first[LUCID_COLUMNS]
-    cdef double rest[LUCID_COLUMNS]
-    cdef double s[LUCID_COLUMNS]
+    cdef double first[PART]
+    cdef double rest[PART]
+    cdef double s[PART]
     cdef double a
     cdef size_t r, k
     memset(s, 0, n * sizeof(double))
@@ -121,26 +121,31 @@ cdef inline void split_column_sums(const double *x, size_t rows, size_t n, doubl
 
 cdef void sum_cols(const real *x, ptrdiff_t step, size_t rows, size_t n,
                    lucid_sums out) noexcept nogil:
-    cdef double block[LUCID_COLUMNS]
-    cdef double hi[LUCID_COLUMNS]
-    cdef double lo[LUCID_COLUMNS]
-    cdef size_t r, i, k, some, tall = LUCID_COLUMNS // n
-    r = 0
-    while r < rows:
-        some = min(tall, rows - r)
-        for i in range(some):
+    cdef double block[PART]
+    cdef double hi[PART]
+    cdef double lo[PART]
+    cdef size_t r, c, i, k, some, wide = min(n, <size_t>PART), tall = PART // wide
+    c = 0
+    while c < n:
+        wide = min(wide, n - c)
+        r = 0
+        while r < rows:
+            some = min(tall, rows - r)
+            for i in range(some):
+                if real is float:
+                    widen(x + <ptrdiff_t>(r + i) * step + <ptrdiff_t>c, wide, block + i * wide)
+                else:
+                    memcpy(block + i * wide, x + <ptrdiff_t>(r + i) * step + <ptrdiff_t>c,
+                           wide * sizeof(double))
             if real is float:
-                widen(x + <ptrdiff_t>(r + i) * step, n, block + i * n)
+                column_sums(block, some, wide, hi)
+                memset(lo, 0, wide * sizeof(double))
             else:
-                memcpy(block + i * n, x + <ptrdiff_t>(r + i) * step, n * sizeof(double))
-        if real is float:
-            column_sums(block, some, n, hi)
-            memset(lo, 0, n * sizeof(double))
-        else:
-            split_column_sums(block, some, n, hi, lo)
-        for k in range(n):
-            accumulate(out, k, hi[k], lo[k])
-        r += tall
+                split_column_sums(block, some, wide, hi, lo)
+            for k in range(wide):
+                accumulate(out, c + k, hi[k], lo[k])
+            r += tall
+        c += PART
 
 
 # ---- moments -----------------------------------------------------------------------------------
@@ -149,7 +154,7 @@ cdef void sum_cols(const real *x, ptrdiff_t step, size_t rows, size_t n,
 # deviations makes good what c is off.
 cdef inline void merge_block(const double *x, size_t n, double c, lucid_moments out,
                              size_t k) noexcept nogil:
-    cdef double d[LUCID_BLOCK]
+    cdef double d[PART]
     cdef double t, rest, m2, delta, count = <double>n, before = out.count[k]
     shift(x, -c, &d[0], n)
     t = total(d, n)
@@ -165,16 +170,20 @@ cdef inline void merge_block(const double *x, size_t n, double c, lucid_moments 
 
 cdef void moments_rows(const real *x, ptrdiff_t step, size_t rows, size_t n, int same,
                        lucid_moments out) noexcept nogil:
-    cdef double buffer[LUCID_BLOCK]
+    cdef double buffer[PART]
     cdef const double *block
     cdef double hi, lo
-    cdef size_t r, k
+    cdef size_t r, i, k, some
     for r in range(rows):
         k = 0 if same else r
-        block = doubles(x + <ptrdiff_t>r * step, n, buffer)
-        block_sum(block, n, real is float, &hi, &lo)
-        accumulate(out.sums, k, hi, lo)
-        merge_block(block, n, hi / <double>n, out, k)
+        i = 0
+        while i < n:
+            some = min(<size_t>PART, n - i)
+            block = doubles(x + <ptrdiff_t>r * step + <ptrdiff_t>i, some, buffer)
+            block_sum(block, some, real is float, &hi, &lo)
+            accumulate(out.sums, k, hi, lo)
+            merge_block(block, some, hi / <double>some, out, k)
+            i += PART
 
 
 # out[k, i] = x[i, k], and back.
@@ -196,8 +205,8 @@ cdef inline void turn_back(const number *x, size_t rows, size_t n, real *out,
 
 cdef void moments_cols(const real *x, ptrdiff_t step, size_t rows, size_t n,
                        lucid_moments out) noexcept nogil:
-    cdef double block[CELLS]
-    cdef size_t r, c, k, some, wide, tall = min(rows, <size_t>COLUMN), width = CELLS // tall
+    cdef double block[PART]
+    cdef size_t r, c, k, some, wide, tall = min(rows, <size_t>TALL), width = PART // tall
     sum_cols(x, step, rows, n, out.sums)
     r = 0
     while r < rows:
@@ -223,7 +232,7 @@ cdef inline int order_of(const lucid_tile *tile) noexcept nogil:
 # Add the terms of n elements, `apart` from each other.
 cdef inline void add_terms(const double *x, const double *g, const double *v, size_t n,
                            double about, int order, double *sums, size_t apart) noexcept nogil:
-    cdef double d[LUCID_BLOCK]
+    cdef double d[PART]
     shift(x, -about, &d[0], n)
     if order == 0:
         sums[0] += total(d, n)
@@ -231,6 +240,7 @@ cdef inline void add_terms(const double *x, const double *g, const double *v, si
     elif order == 1:
         sums[0] += total(g, n)
         sums[apart] += dot(g, d, n)
+        sums[2 * apart] += total(d, n)
     else:
         sums[0] += total(g, n)
         sums[apart] += total(v, n)
@@ -240,32 +250,32 @@ cdef inline void add_terms(const double *x, const double *g, const double *v, si
 
 
 # Everything goes to the first of a row's lanes.
-cdef inline void channel_sums_rows(const real *x, const lucid_tile *tile, const number *about,
+cdef inline void channel_sums_rows(const real *x, const lucid_tile *tile, const double *about,
                                    double *sums) noexcept nogil:
-    cdef double buffer[3][LUCID_BLOCK]
+    cdef double buffer[3][PART]
     cdef const real *rows[3]
     cdef const double *at[3]
     cdef int k, order = order_of(tile)
-    cdef size_t r, i, n, terms = LUCID_TERMS if order == 2 else 2
+    cdef size_t r, i, n, terms = 2 if order == 0 else 3 if order == 1 else LUCID_TERMS
     for r in range(tile.rows):
         for k in range(order + 1):
             rows[k] = <const real *>tile.inputs[k] + <ptrdiff_t>r * tile.in_step[k]
         i = 0
         while i < tile.n:
-            n = min(<size_t>LUCID_BLOCK, tile.n - i)
+            n = min(<size_t>PART, tile.n - i)
             for k in range(order + 1):
                 at[k] = doubles(rows[k] + i, n, buffer[k])
             add_terms(at[0], at[1], at[2], n, about[r], order, sums + r * terms * LUCID_LANES,
                       LUCID_LANES)
-            i += LUCID_BLOCK
+            i += PART
 
 
-cdef inline void channel_sums_cols(const real *x, const lucid_tile *tile, const number *about,
+cdef inline void channel_sums_cols(const real *x, const lucid_tile *tile, const double *about,
                                    double *sums, size_t pitch) noexcept nogil:
-    cdef double block[3][CELLS]
+    cdef double block[3][PART]
     cdef int j, order = order_of(tile)
     cdef size_t r, c, k, some, wide
-    cdef size_t tall = min(tile.rows, <size_t>COLUMN), width = CELLS // tall
+    cdef size_t tall = min(tile.rows, <size_t>TALL), width = PART // tall
     r = 0
     while r < tile.rows:
         some = min(tall, tile.rows - r)
@@ -284,10 +294,10 @@ cdef inline void channel_sums_cols(const real *x, const lucid_tile *tile, const 
 
 # ---- channel affine ----------------------------------------------------------------------------
 
-# The outputs y and z of up to LUCID_BLOCK elements, where wanted.
+# The outputs y and z of up to PART elements, where wanted.
 cdef inline void combine(const number *x, const number *g, const number *v, number *y, number *z,
                          size_t n, const number *q, int order) noexcept nogil:
-    cdef number d[LUCID_BLOCK]
+    cdef number d[PART]
     shift(x, -q[0], &d[0], n)
     if y != NULL:
         scale_shift(&d[0], q[1] if order == 0 else q[2], q[2] if order == 0 else q[3], y, n)
@@ -309,8 +319,8 @@ cdef inline void gather(const number *coefficients, size_t pitch, int order,
 # n elements of the operands at `x`, through buffers where they are computed wider than kept.
 cdef inline void affine_run(const real **x, real **out, size_t n, const number *q,
                             int order) noexcept nogil:
-    cdef number read[3][LUCID_BLOCK]
-    cdef number written[2][LUCID_BLOCK]
+    cdef number read[3][PART]
+    cdef number written[2][PART]
     cdef int k
     if real is float and number is double:
         for k in range(order + 1):
@@ -342,18 +352,18 @@ cdef inline void channel_affine_rows(const real *_, const lucid_tile *tile,
             for k in range(2):
                 at = <ptrdiff_t>r * tile.out_step[k] + <ptrdiff_t>i
                 out[k] = <real *>tile.out[k] + at if tile.out[k] != NULL else NULL
-            affine_run(x, out, min(<size_t>LUCID_BLOCK, tile.n - i), q, order)
-            i += LUCID_BLOCK
+            affine_run(x, out, min(<size_t>PART, tile.n - i), q, order)
+            i += PART
 
 
 cdef inline void channel_affine_cols(const real *_, const lucid_tile *tile,
                                      const number *coefficients, size_t pitch) noexcept nogil:
-    cdef number read[3][LUCID_BLOCK]
-    cdef number written[2][LUCID_BLOCK]
+    cdef number read[3][PART]
+    cdef number written[2][PART]
     cdef number q[8]
     cdef int j, order = order_of(tile)
     cdef size_t r, c, k, some, wide
-    cdef size_t tall = min(tile.rows, <size_t>COLUMN), width = LUCID_BLOCK // tall
+    cdef size_t tall = min(tile.rows, <size_t>TALL), width = PART // tall
     r = 0
     while r < tile.rows:
         some = min(tall, tile.rows - r)
@@ -379,34 +389,24 @@ cdef inline void channel_affine_cols(const real *_, const lucid_tile *tile,
 
 # ---- the table ---------------------------------------------------------------------------------
 
-cdef void sums_rows_f32(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_rows_f32(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const float *>NULL, tile, <const float *>about, sums)
+    channel_sums_rows(<const float *>NULL, tile, about, sums)
 
 
-cdef void sums_rows_f64(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_rows_f64(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const double *>NULL, tile, <const double *>about, sums)
+    channel_sums_rows(<const double *>NULL, tile, about, sums)
 
 
-cdef void sums_rows_wide(const lucid_tile *tile, const void *about, double *sums,
-                         size_t pitch) noexcept nogil:
-    channel_sums_rows(<const float *>NULL, tile, <const double *>about, sums)
-
-
-cdef void sums_cols_f32(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_cols_f32(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const float *>NULL, tile, <const float *>about, sums, pitch)
+    channel_sums_cols(<const float *>NULL, tile, about, sums, pitch)
 
 
-cdef void sums_cols_f64(const lucid_tile *tile, const void *about, double *sums,
+cdef void sums_cols_f64(const lucid_tile *tile, const double *about, double *sums,
                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const double *>NULL, tile, <const double *>about, sums, pitch)
-
-
-cdef void sums_cols_wide(const lucid_tile *tile, const void *about, double *sums,
-                         size_t pitch) noexcept nogil:
-    channel_sums_cols(<const float *>NULL, tile, <const double *>about, sums, pitch)
+    channel_sums_cols(<const double *>NULL, tile, about, sums, pitch)
 
 
 cdef void affine_rows_f32(const lucid_tile *tile, const void *q, size_t pitch) noexcept nogil:
@@ -445,10 +445,8 @@ cdef void fill(lucid_kernels *table) noexcept nogil:
     for order in range(3):
         table.channel_f32.sums_rows[order] = sums_rows_f32
         table.channel_f64.sums_rows[order] = sums_rows_f64
-        table.channel_wide.sums_rows[order] = sums_rows_wide
         table.channel_f32.sums_cols[order] = sums_cols_f32
         table.channel_f64.sums_cols[order] = sums_cols_f64
-        table.channel_wide.sums_cols[order] = sums_cols_wide
         table.channel_f32.affine_rows[order] = affine_rows_f32
         table.channel_f64.affine_rows[order] = affine_rows_f64
         table.channel_wide.affine_rows[order] = affine_rows_wide

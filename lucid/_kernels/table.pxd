@@ -48,12 +48,12 @@ cdef extern from "contract/kernels.h" nogil:
         size_t rows
         size_t n
 
-    ctypedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, double *sums,
+    ctypedef void (*lucid_channel_sums)(const lucid_tile *tile, const double *shift, double *sums,
                                         size_t pitch) noexcept nogil
     ctypedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coefficients,
                                           size_t pitch) noexcept nogil
     ctypedef void (*lucid_channel_fused)(const lucid_tile *tile, const void *coefficients,
-                                         size_t pitch, const lucid_tile *next, const void *shift,
+                                         size_t pitch, const lucid_tile *next, const double *shift,
                                          double *sums) noexcept nogil
 
     ctypedef struct lucid_channel_entries:

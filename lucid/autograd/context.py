@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._tensor import Tensor, constant, is_floating, share_version, to_array
@@ -38,6 +39,8 @@ class Context(Node):
 
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
+
+    __signature__ = inspect.Signature()  # which a compiled base does not have
 
     # Bound by `_graph`, which reads them fast.
     needs_input_grad: tuple[bool, ...]

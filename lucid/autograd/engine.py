@@ -10,12 +10,12 @@ import numpy as np
 
 from .._tensor import (
     Tensor,
+    as_tensors,
     constant,
     dtype_name,
     is_complex,
     is_floating,
     module_of,
-    operands,
 )
 from ._graph import gather, walk
 from .context import Context, Output, already_freed
@@ -216,7 +216,7 @@ def _seed(operation: str, tensor: Tensor, gradient: Any) -> Tensor:
         if data.ndim == 0 and data.dtype in _ONES:
             return constant(_ONES[data.dtype].copy())  # it may become the user's
         return constant(module_of(data).ones(data.shape, data.dtype))
-    _, gradient = operands(data, gradient)
+    _, gradient = as_tensors(data, gradient)
     given = gradient._data
     if given.shape != data.shape:
         raise ValueError(

@@ -102,6 +102,35 @@ def exp2(x):
     return mx.power(2.0, x)
 
 
+def hypot(x, y):
+    x, y = abs(x), abs(y)
+    longer, shorter = mx.maximum(x, y), mx.minimum(x, y)
+    ratio = shorter / mx.where(longer == 0, 1, longer)
+    return mx.where(longer == mx.inf, longer, longer * mx.sqrt(1 + ratio * ratio))
+
+
+def logaddexp(x, y):
+    return _logaddexp(x, y, exp, mx.log1p)
+
+
+def logaddexp2(x, y):
+    return _logaddexp(x, y, exp2, lambda e: mx.log1p(e) / mx.log(mx.array(2, e.dtype)))
+
+
+def _logaddexp(x, y, exp, log1p):
+    distance = mx.where(x == y, 0, abs(x - y))  # equal infinities
+    return mx.maximum(x, y) + log1p(exp(-distance))
+
+
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    if mx.issubdtype(x.dtype, mx.inexact):
+        limits = mx.finfo(x.dtype)
+        x = mx.where(x == mx.inf, limits.max if posinf is None else posinf, x)
+        x = mx.where(x == -mx.inf, limits.min if neginf is None else neginf, x)
+        x = mx.where(x != x, nan, x)
+    return x
+
+
 def clip(x, low, high):
     x = x if low is None else mx.maximum(x, low)
     return x if high is None else mx.minimum(x, high)
@@ -246,6 +275,10 @@ def _of_longest(reduce, neutral, x, axes, keepdims):
     # MLX does not initialize such a result for 64-bit integers.
     kept = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return mx.full(kept, neutral, x.dtype)
+
+
+def cumprod(x, axis):
+    return mx.cumprod(_longest(x), axis)
 
 
 def prod(x, axis=None, keepdims=False):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from lucid._tensor import beside, module_of, tensor
+from lucid._tensor import module_of, on_device_of, tensor
 from lucid.nn import functional as F
 from lucid.nn.module import Module, Parameter, check_options, is_writable
 
@@ -60,7 +60,7 @@ class _BatchNorm(Module):
     def forward(self, input: Any) -> Any:
         """Normalize `input` by its own statistics in training mode, by the running ones else."""
         if not hasattr(input, "ndim"):
-            input = beside(self.running_mean if self.weight is None else self.weight, input)
+            input = on_device_of(self.running_mean if self.weight is None else self.weight, input)
             input = input if hasattr(input, "ndim") else np.asarray(input)
         self._check(input)
         training, momentum = self.training, self.momentum

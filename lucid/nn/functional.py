@@ -8,9 +8,24 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from lucid._tensor import Tensor, beside, constant, dtype_name, is_mlx, module_of
+from lucid._tensor import (
+    Tensor,
+    as_tensor,
+    constant,
+    dtype_name,
+    is_floating,
+    is_mlx,
+    module_of,
+    on_device_of,
+)
+from lucid.autograd import AmpPolicy, OpSchema
+from lucid.autograd.mode import _mode
+from lucid.autograd.schema import cast_inputs
 from lucid.ops.batch_norm_front import batch_norm
 from lucid.ops.mean_front import mean
+from lucid.ops.reductions import at_least_float32, is_half_type
+from lucid.ops.relu import Relu
+from lucid.ops.softmax import LogSoftmax, Softmax
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -28,18 +43,61 @@ __all__ = [
 ]
 
 
-def _takes_mlx(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function made of NumPy's, which don't know MLX arrays, take and return them."""
+def _function(policy: AmpPolicy, sums: bool = True) -> Callable[..., Any]:
+    """Let a function written for Tensors take and return arrays of each device.
 
-    @functools.wraps(function)
-    def wrapper(input: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_mlx(input):
-            return function(input, *args, **kwargs)
-        result = function(constant(input), *args, **kwargs)
-        traced = any(isinstance(a, Tensor) for a in (*args, *kwargs.values()))
-        return result if traced else result.data
+    If it sums, and all its floating arguments are of one half type, it computes in float32 and its
+    result is rounded once. `policy` is what autocast makes of the arguments.
+    """
 
-    return wrapper
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        schema = OpSchema(function.__name__, amp_policy=policy)
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            given = [*args, *kwargs.values()]
+            traced = any(isinstance(a, Tensor) for a in given)
+            like = next((a for a in map(_data, given) if is_mlx(a)), None)
+            given = list(cast_inputs(schema, *[_array(on_device_of(like, a)) for a in given]))
+            # In autocast the policies of the operations decide.
+            half = _common_half_type(given) if sums and not _mode.get().autocast else None
+            if half is not None:
+                given = [at_least_float32(a) if hasattr(a, "dtype") else a for a in given]
+            values = dict(zip(kwargs, given[len(args) :], strict=True))
+            result = function(*given[: len(args)], **values)
+            result = result if half is None else result.astype(half)
+            if traced:
+                return result
+            return result.data[()] if isinstance(result.data, np.ndarray) else result.data
+
+        return wrapper
+
+    return decorate
+
+
+def _data(a: Any) -> Any:
+    return a.data if isinstance(a, Tensor) else a
+
+
+def _array(a: Any) -> Any:
+    plain = a is None or isinstance(a, (Tensor, np.ndarray, str, bool, int)) or is_mlx(a)
+    return a if plain or type(a) is float else as_tensor(a).data
+
+
+def _common_half_type(arguments: list[Any]) -> Any:
+    """Return the dtype that all floating arrays share, if it is a half type."""
+    types = [a.dtype for a in arguments if hasattr(a, "dtype") and is_floating(a.dtype)]
+    if not types or not is_half_type(types[0]) or any(t != types[0] for t in types):
+        return None
+    return types[0].newbyteorder("=") if isinstance(types[0], np.dtype) else types[0]
+
+
+def _numbers(operation: str, input: Any) -> Tensor:
+    """Return the input as a Tensor, if it holds numbers."""
+    t = as_tensor(input)
+    if not is_floating(t.dtype) and getattr(t.dtype, "kind", "f") not in "biufc":
+        raise TypeError(f"{operation}: input must be an array of numbers, got dtype {t.dtype}")
+    return t
 
 
 @overload
@@ -52,7 +110,7 @@ def linear(
 ) -> NDArray[_F]: ...
 @overload
 def linear(input: Any, weight: Any, bias: Any = None) -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.KEEP_INPUT)
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Affine map of the last axis: ``input @ weight.T + bias``.
 
@@ -78,9 +136,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     >>> F.linear(np.array([1.0, 2.0]), np.array([[1.0, 1.0], [1.0, -1.0]]), np.array([0.0, 1.0]))
     array([3., 0.])
     """
-    input, weight = beside(weight, input), beside(input, weight)
-    input = input if hasattr(input, "ndim") else np.asarray(input)
-    weight = weight if hasattr(weight, "ndim") else np.asarray(weight)
+    input, weight = _numbers("linear", input), as_tensor(weight)
     if weight.ndim != 2 or input.shape[-1:] != weight.shape[1:]:
         raise ValueError(
             "linear: weight must have shape (out, in) to match the last axis of input, of shape "
@@ -96,7 +152,7 @@ def relu(input: Tensor) -> Tensor: ...
 def relu(input: NDArray[_F]) -> NDArray[_F]: ...
 @overload
 def relu(input: Any) -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.KEEP_INPUT, sums=False)
 def relu(input: Any) -> Any:
     """Larger of input and zero, elementwise; the slope at zero is zero.
 
@@ -115,9 +171,7 @@ def relu(input: Any) -> Any:
     >>> F.relu([-1.0, 0.0, 2.0])
     array([0., 0., 2.])
     """
-    input = input if hasattr(input, "ndim") else np.asarray(input)
-    # Not np.maximum, whose slope at a tie is a half.
-    return np.where(input <= 0, 0, input)
+    return Relu.apply(_numbers("relu", input))
 
 
 @overload
@@ -126,7 +180,7 @@ def log_softmax(input: Tensor, axis: int = -1) -> Tensor: ...
 def log_softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
 @overload
 def log_softmax(input: Any, axis: int = -1) -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.FORCE_FP32)
 def log_softmax(input: Any, axis: int = -1) -> Any:
     """Logarithm of `softmax`, computed without overflow or cancellation.
 
@@ -148,10 +202,7 @@ def log_softmax(input: Any, axis: int = -1) -> Any:
     >>> F.log_softmax(np.array([0.0, 1000.0]))
     array([-1000.,     0.])
     """
-    # The largest value is a constant here: its gradient cancels.
-    largest = input.detach() if isinstance(input, Tensor) else input
-    shifted = input - np.max(largest, axis=axis, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    return LogSoftmax.apply(_numbers("log_softmax", input), axis)
 
 
 @overload
@@ -160,7 +211,7 @@ def softmax(input: Tensor, axis: int = -1) -> Tensor: ...
 def softmax(input: NDArray[_F], axis: int = -1) -> NDArray[_F]: ...
 @overload
 def softmax(input: Any, axis: int = -1) -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.FORCE_FP32)
 def softmax(input: Any, axis: int = -1) -> Any:
     """Exponentials divided by their sum.
 
@@ -182,14 +233,14 @@ def softmax(input: Any, axis: int = -1) -> Any:
     >>> F.softmax(np.log([1.0, 1.0, 2.0]))
     array([0.25, 0.25, 0.5 ])
     """
-    return np.exp(log_softmax(input, axis))
+    return Softmax.apply(_numbers("softmax", input), axis)
 
 
 @overload
 def cross_entropy(input: Tensor, target: ArrayLike, reduction: str = "mean") -> Tensor: ...
 @overload
 def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.FORCE_FP32)
 def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any:
     """Negative log-likelihood of class indices under the softmax of logits.
 
@@ -220,7 +271,7 @@ def cross_entropy(input: Any, target: ArrayLike, reduction: str = "mean") -> Any
     >>> round(float(F.cross_entropy(np.log([[1.0, 3.0], [1.0, 1.0]]), [1, 0])), 6)
     0.490415
     """
-    input = input if hasattr(input, "ndim") else np.asarray(input)
+    input = _numbers("cross_entropy", input)
     labels: Any = target.data if isinstance(target, Tensor) else target
     on_gpu = is_mlx(labels)
     labels = labels if on_gpu else np.asarray(labels)
@@ -258,7 +309,7 @@ def mse_loss(input: Tensor, target: Any, reduction: str = "mean") -> Tensor: ...
 def mse_loss(input: Any, target: Tensor, reduction: str = "mean") -> Tensor: ...
 @overload
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any: ...
-@_takes_mlx
+@_function(AmpPolicy.FORCE_FP32)
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Squared difference.
 
@@ -284,6 +335,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     >>> float(F.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0])))
     2.0
     """
+    input = _numbers("mse_loss", input)
     shapes = np.shape(input), np.shape(target)
     if shapes[0] != shapes[1]:
         raise ValueError(

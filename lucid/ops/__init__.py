@@ -12,7 +12,22 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Function, OpSchema
-from . import algebra, dispatch, elementwise, mean_front, methods, reductions, shape
+from . import (
+    algebra,
+    average,
+    dispatch,
+    elementwise,
+    indexing,
+    joining,
+    mean_front,
+    methods,
+    norm,
+    reductions,
+    shape,
+    softmax,
+    special,
+    unary,
+)
 from .dispatch import constant_rule
 
 __all__ = ["FUNCTIONS", "UFUNCS", "schemas"]
@@ -30,7 +45,8 @@ UFUNCS = {
     np.maximum: elementwise.Maximum.apply,
     np.minimum: elementwise.Minimum.apply,
     np.matmul: algebra.matmul,
-    **{ufunc: rule.apply for ufunc, rule in elementwise.UNARY.items()},
+    **{ufunc: rule.apply for ufunc, rule in unary.UNARY.items()},
+    **special.BINARY,
 }
 
 
@@ -39,15 +55,26 @@ def _from(module: ModuleType, names: str) -> dict[Any, Any]:
 
 
 FUNCTIONS = (
-    _from(elementwise, "where clip round copy")
-    | _from(reductions, "sum prod max min cumsum broadcast_to")
+    _from(elementwise, "where clip round copy nan_to_num real")
+    | _from(reductions, "sum prod max min cumsum cumprod broadcast_to")
     | _from(mean_front, "mean var std")
-    | _from(algebra, "dot outer tensordot einsum")
-    | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis flip roll pad")
-    | _from(shape, "take concatenate stack split")
-    | {np.full_like: dispatch.full_like}
+    | _from(average, "average")
+    | _from(algebra, "dot inner outer tensordot einsum")
+    | _from(shape, "reshape ravel squeeze expand_dims transpose swapaxes moveaxis roll pad")
+    | _from(shape, "atleast_1d atleast_2d atleast_3d repeat tile")
+    | _from(indexing, "take take_along_axis flip sort diagonal diag trace")
+    | _from(joining, "concatenate stack hstack vstack dstack column_stack split diff")
+    | {np.linalg.norm: norm.norm, np.full_like: dispatch.full_like}
     | {np.amax: reductions.max, np.amin: reductions.min, np.around: elementwise.round}
 )
+# ufunc.reduce
+REDUCTIONS = {
+    np.add: reductions.sum,
+    np.multiply: reductions.prod,
+    np.maximum: reductions.max,
+    np.minimum: reductions.min,
+    np.logaddexp: softmax.logsumexp,
+}
 
 # Functions whose results carry no gradient share one rule.
 _CONSTANT_UFUNCS = (
@@ -64,7 +91,7 @@ _CONSTANT_FUNCTIONS = (
 UFUNCS |= {f: constant_rule(f) for f in map(np.__dict__.get, _CONSTANT_UFUNCS.split())}
 FUNCTIONS |= {f: constant_rule(f) for f in map(np.__dict__.get, _CONSTANT_FUNCTIONS.split())}
 
-dispatch.install(UFUNCS, FUNCTIONS, methods.bound(UFUNCS, FUNCTIONS))
+dispatch.install(UFUNCS, FUNCTIONS, REDUCTIONS, special.SCIPY, methods.bound(UFUNCS, FUNCTIONS))
 
 
 def schemas() -> dict[str, OpSchema]:

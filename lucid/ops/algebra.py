@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import operator
 import string
 
 import numpy as np
 
-from .._tensor import as_tensor, operands
+from .._tensor import as_tensor, as_tensors
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .elementwise import Multiply, fit
 from .reductions import axes_of, is_half, refuse
 from .shape import ravel, swapaxes, transpose
+
+_SUBSCRIPTS = string.ascii_uppercase + string.ascii_lowercase  # in the order of their numbers
 
 
 class Matmul(Function):
@@ -25,6 +28,8 @@ class Matmul(Function):
     def forward(ctx, x, y):
         need_x, need_y = ctx.needs_input_grad
         ctx.save_for_backward(x if need_y else None, y if need_x else None)
+        if is_half(x) and is_half(y):  # NumPy has no BLAS for these, and bfloat16 comes out wide
+            return (x.astype(np.float32) @ y.astype(np.float32)).astype(np.result_type(x, y))
         return x @ y
 
     @staticmethod
@@ -41,7 +46,7 @@ def _transposed(x):
 
 
 def matmul(x1, x2, /):
-    x1, x2 = operands(x1, x2)
+    x1, x2 = as_tensors(x1, x2)
     if x1.ndim > 1 and x2.ndim > 1:
         return Matmul.apply(x1, x2)
     if not x1.ndim or not x2.ndim:
@@ -55,20 +60,25 @@ def matmul(x1, x2, /):
 
 def dot(a, b, out=None):
     refuse("dot", out=out)
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     if not a.ndim or not b.ndim:
         return Multiply.apply(a, b)
     return matmul(a, b) if b.ndim <= 2 else tensordot(a, b, (-1, -2))
 
 
+def inner(a, b, /):
+    a, b = as_tensors(a, b)
+    return tensordot(a, b, (-1, -1)) if a.ndim and b.ndim else Multiply.apply(a, b)
+
+
 def outer(a, b, out=None):
     refuse("outer", out=out)
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     return Multiply.apply(ravel(a)[:, None], ravel(b))
 
 
 def tensordot(a, b, axes=2):
-    a, b = operands(a, b)
+    a, b = as_tensors(a, b)
     if isinstance(axes, int):
         axes = range(a.ndim - axes, a.ndim), range(axes)
     axes_a, axes_b = (
@@ -131,8 +141,8 @@ class Einsum(Function):
 def einsum(subscripts, /, *arrays, out=None, optimize=False, dtype=None):
     refuse("einsum", out=out, dtype=dtype)
     if not isinstance(subscripts, str):
-        raise TypeError(f"einsum: subscripts must be a string, got {type(subscripts).__name__}")
-    tensors = operands(*arrays)
+        subscripts, arrays = _from_sublists(subscripts, *arrays)
+    tensors = as_tensors(*arrays)
     terms, result = _explicit(subscripts, tensors)
     spare = [c for c in string.ascii_letters if c not in "".join(terms)]
     for i, term in enumerate(list(terms)):
@@ -144,6 +154,26 @@ def einsum(subscripts, /, *arrays, out=None, optimize=False, dtype=None):
                 xp, n = namespace(tensors[i].data), tensors[i].shape[k]
                 tensors.append(as_tensor(xp.eye(n, dtype=tensors[i].dtype)))
     return Einsum.apply(f"{','.join(terms)}->{result}", optimize, *tensors)
+
+
+def _from_sublists(*arguments):
+    """Return the subscripts and operands of ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
+    arrays, sublists = arguments[0 : len(arguments) // 2 * 2 : 2], arguments[1::2]
+    terms = ",".join(map(_letters, sublists))
+    return terms if len(arguments) % 2 == 0 else f"{terms}->{_letters(arguments[-1])}", arrays
+
+
+def _letters(sublist):
+    if not isinstance(sublist, (list, tuple)):
+        raise TypeError(
+            "einsum: subscripts must be a string, or each operand be followed by a list, got "
+            f"{type(sublist).__name__}"
+        )
+    numbers = [i if i is Ellipsis else operator.index(i) for i in sublist]
+    wrong = [i for i in numbers if i is not Ellipsis and not 0 <= i < len(_SUBSCRIPTS)]
+    if wrong:
+        raise ValueError(f"einsum: subscripts must be between 0 and 51, got {wrong[0]}")
+    return "".join("..." if i is Ellipsis else _SUBSCRIPTS[i] for i in numbers)
 
 
 def _explicit(subscripts, operands):

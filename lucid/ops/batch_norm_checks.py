@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from lucid._tensor import Tensor, beside, dtype_name, is_floating, to_array
+from lucid._tensor import Tensor, dtype_name, is_floating, on_device_of, to_array
 from lucid.backends import namespace
 
 
@@ -25,7 +25,7 @@ def array(name: str, value: Any, like: Any = None) -> Any:
         raise TypeError(f"batch_norm: {name} must be a plain array, got {type(value).__name__}")
     if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
         raise TypeError(f"batch_norm: {name} must be an array, got a list of Tensors; use np.stack")
-    return to_array(beside(like, value))
+    return to_array(on_device_of(like, value))
 
 
 def buffer(name: str, value: Any) -> Any:

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, beside, constant, is_mlx
+from .._tensor import Tensor, constant, is_mlx, on_device_of
 from ..autograd.arrays import check_devices
 from ..backends import namespace
 from .reductions import refuse
-
-_REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min}
 
 
 def constant_rule(func: Any) -> Callable[..., Any]:
@@ -68,19 +66,27 @@ def full_like(a, fill_value, *args, **kwargs):
     return constant_rule(np.full_like)(a, fill_value, *args, **kwargs)
 
 
-def install(ufuncs: dict[Any, Any], functions: dict[Any, Any], methods: dict[Any, Any]) -> None:
+def install(
+    ufuncs: dict[Any, Any],
+    functions: dict[Any, Any],
+    reductions: dict[Any, Any],
+    of_scipy: dict[str, Any],
+    methods: dict[Any, Any],
+) -> None:
     """Bind the protocols, and the methods and operators, to `Tensor`."""
 
     def array_ufunc(self, ufunc, method, *inputs, **kwargs):
-        rule = ufuncs.get(ufunc) if method == "__call__" else None
+        rule = None
+        if method == "__call__":
+            rule = ufuncs.get(ufunc) or of_scipy.get(_scipy_name(ufunc))
         if self._data.__class__ is not np.ndarray:
-            inputs = tuple([beside(self, a) for a in inputs])
+            inputs = tuple([on_device_of(self, a) for a in inputs])
         if rule is not None and not kwargs:
             return rule(*inputs)
         refuse(ufunc.__name__, out=kwargs.pop("out", None))
-        if method == "reduce" and ufunc in _REDUCTIONS:
+        if method == "reduce" and ufunc in reductions:
             kwargs.setdefault("axis", 0)
-            return functions[_REDUCTIONS[ufunc]](*inputs, **kwargs)
+            return reductions[ufunc](*inputs, **kwargs)
         if rule is None:
             raise _no_rule(ufunc, "" if method == "__call__" else "." + method)
         if kwargs.get("where") is True:
@@ -98,6 +104,12 @@ def install(ufuncs: dict[Any, Any], functions: dict[Any, Any], methods: dict[Any
     Tensor.__array_function__ = array_function  # type: ignore[method-assign]
     for name, method in methods.items():
         setattr(Tensor, name, method)
+
+
+def _scipy_name(ufunc) -> str:
+    """Return the name of a ufunc of `scipy.special`, which is loaded if there is one; else ""."""
+    name = ufunc.__name__
+    return name if getattr(sys.modules.get("scipy.special"), name, None) is ufunc else ""
 
 
 def _no_rule(func, method="") -> TypeError:

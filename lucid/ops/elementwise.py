@@ -8,12 +8,9 @@ gradient to each, and all of it to the one that is NaN; ``clip`` has slope 1 on 
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
-from .._tensor import Tensor, as_tensor, beside, constant, is_floating, to_array
+from .._tensor import Tensor, as_tensor, constant, is_complex, is_floating, on_device_of, to_array
 from ..autograd import AmpPolicy, Function, OpSchema
 from ..backends import namespace
 from .reductions import refuse, sum_to
@@ -188,154 +185,6 @@ def _raw(x):
     return x.data if isinstance(x, Tensor) else x
 
 
-UNARY: dict[Any, Any] = {}
-
-
-def unary(ufunc, saves="x", **schema):
-    """Make the decorated ``slope(g, x)``, or ``slope(g, y)``, the backward of a ufunc's rule."""
-
-    def rule(slope):
-        name, saves_input = ufunc.__name__, saves == "x"
-
-        class Rule(Function):
-            schema_v1 = OpSchema(name, **schema)
-
-            @staticmethod
-            def forward(ctx, x):
-                y = ufunc(x) if x.__class__ is np.ndarray else getattr(namespace(x), name)(x)
-                if saves:
-                    ctx.save_for_backward(x if saves_input else y)
-                return y
-
-            @staticmethod
-            def backward(ctx, g):
-                return slope(g, *ctx.saved_tensors)
-
-        Rule.saves_input = saves_input
-        Rule.__name__ = Rule.__qualname__ = slope.__name__
-        Rule.node_name = slope.__name__ + "Backward"
-        UNARY[ufunc] = Rule
-        return Rule
-
-    return rule
-
-
-_WIDE = {"amp_policy": AmpPolicy.FORCE_FP32}
-
-
-@unary(np.negative, saves=None)
-def Negative(g):
-    return -g
-
-
-@unary(np.positive, saves=None)
-def Positive(g):
-    return g
-
-
-@unary(np.exp, saves="y", **_WIDE)
-def Exp(g, y):
-    return g * y
-
-
-@unary(np.exp2, saves="y", **_WIDE)
-def Exp2(g, y):
-    return g * y * math.log(2)
-
-
-@unary(np.expm1, saves="y", **_WIDE)
-def Expm1(g, y):
-    return g * (y + 1)
-
-
-@unary(np.log, **_WIDE)
-def Log(g, x):
-    return g / x
-
-
-@unary(np.log2, **_WIDE)
-def Log2(g, x):
-    return g / (x * math.log(2))
-
-
-@unary(np.log10, **_WIDE)
-def Log10(g, x):
-    return g / (x * math.log(10))
-
-
-@unary(np.log1p, **_WIDE)
-def Log1p(g, x):
-    return g / (x + 1)
-
-
-@unary(np.sqrt, saves="y")
-def Sqrt(g, y):
-    return g / (y * 2)
-
-
-@unary(np.square)
-def Square(g, x):
-    return g * (x * 2)
-
-
-@unary(np.reciprocal, saves="y")
-def Reciprocal(g, y):
-    return -g * y * y
-
-
-@unary(np.absolute)
-def Absolute(g, x):
-    return g * np.sign(x)
-
-
-@unary(np.sin)
-def Sin(g, x):
-    return g * np.cos(x)
-
-
-@unary(np.cos)
-def Cos(g, x):
-    return -g * np.sin(x)
-
-
-@unary(np.tan, saves="y")
-def Tan(g, y):
-    return g * (y * y + 1)
-
-
-@unary(np.sinh)
-def Sinh(g, x):
-    return g * np.cosh(x)
-
-
-@unary(np.cosh)
-def Cosh(g, x):
-    return g * np.sinh(x)
-
-
-@unary(np.tanh, saves="y")
-def Tanh(g, y):
-    return g * (1 - y * y)
-
-
-@unary(np.arctan)
-def Arctan(g, x):
-    return g / (x * x + 1)
-
-
-def _step(ufunc, name):
-    def slope(g):
-        return g * 0
-
-    slope.__name__ = name
-    return unary(ufunc, saves=None)(slope)
-
-
-Sign, Floor, Ceil, Trunc, Rint = (
-    _step(f, f.__name__.capitalize()) for f in (np.sign, np.floor, np.ceil, np.trunc, np.rint)
-)
-
-
 class Maximum(Function):
     schema_v1 = OpSchema("maximum")
     beaten = "less"
@@ -411,8 +260,8 @@ def where(condition, x=None, y=None, /):
     if isinstance(condition, Tensor) and condition.requires_grad:
         raise TypeError("where: condition must be a constant, got a Tensor that requires grad")
     for like in (x, y):
-        condition = beside(like, _raw(condition))
-    x, y = beside(y, x), beside(x, y)
+        condition = on_device_of(like, _raw(condition))
+    x, y = on_device_of(y, x), on_device_of(x, y)
     if not np.isscalar(condition):  # a copy, since the caller may change it before backward
         condition = to_array(condition, copy=True)
     return Where.apply(condition, x, y)
@@ -421,7 +270,7 @@ def where(condition, x=None, y=None, /):
 def clip(a, a_min=None, a_max=None, out=None, *, min=None, max=None):
     refuse("clip", out=out)
     low, high = a_min if min is None else min, a_max if max is None else max
-    return Clip.apply(a, beside(a, low), beside(a, high))
+    return Clip.apply(a, on_device_of(a, low), on_device_of(a, high))
 
 
 def divmod(x, y, /):
@@ -465,3 +314,16 @@ class Copy(Function):
     @staticmethod
     def backward(ctx, g):
         return g, None
+
+
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    refuse("nan_to_num", copy=None if copy else copy)
+    x = as_tensor(x)
+    xp = namespace(x.data)
+    replaced = xp.nan_to_num(x.data, nan=nan, posinf=posinf, neginf=neginf)
+    return Where.apply(xp.isfinite(x.data), x, replaced)
+
+
+def real(val):
+    val = as_tensor(val)
+    return constant(namespace(val.data).real(val.data)) if is_complex(val.dtype) else val

@@ -76,7 +76,7 @@ class Std(Function):
         """Reduce `x` over the non-negative `axes`."""
         result = backend_of(x).std(x, axes, correction, keepdims)
         result = np.asarray(result) if isinstance(result, np.generic) else result
-        ctx.axes, ctx.correction = axes, correction
+        ctx.axes, ctx.correction, ctx.keepdims = axes, correction, keepdims
         ctx.save_for_backward(x, result)
         return result
 
@@ -85,6 +85,8 @@ class Std(Function):
         """``g (x - mean) / ((N - correction) std)``."""
         x, spread = ctx.saved_tensors
         axes, shape = ctx.axes, x.shape
+        if itemsize_of(x.dtype) == 2:  # the result was rounded
+            spread = Std.apply(_at_least_float32(x), axes, ctx.correction, ctx.keepdims)
         degrees = math.prod(shape[a] for a in axes) - ctx.correction
         zero = spread.data == 0
         scale: Any = _at_least_float32(g) / (

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .._tensor import Tensor, beside
+from .._tensor import Tensor, on_device_of
 from .device import to
-from .elementwise import astype
-from .shape import getitem, reshape, transpose
+from .elementwise import astype, real
+from .indexing import getitem
+from .shape import reshape, transpose
 
 _BINARY = {
     "add": np.add,
@@ -38,8 +39,8 @@ _COMPARISONS = {
 _UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 _SEQUENCES = (list, tuple)
 _METHODS = (
-    "sum prod mean var std max min cumsum clip round dot ravel squeeze swapaxes take copy argmax "
-    "argmin argsort nonzero all any"
+    "sum prod mean var std max min cumsum cumprod clip round dot ravel squeeze swapaxes take copy "
+    "repeat diagonal trace argmax argmin argsort nonzero all any"
 )
 
 
@@ -48,6 +49,7 @@ def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
     methods = {
         "__getitem__": getitem,
         "T": property(transpose, doc="The transpose."),
+        "real": property(real, doc="The real part: the Tensor itself, unless it is complex."),
         "__round__": _round,
         "astype": astype,
         "reshape": _reshape,
@@ -66,10 +68,10 @@ def bound(ufuncs: dict[Any, Any], functions: dict[Any, Any]) -> dict[Any, Any]:
 
 def _operators(rule):
     def operator(self, other):
-        return rule(self, beside(self, other) if other.__class__ in _SEQUENCES else other)
+        return rule(self, on_device_of(self, other) if other.__class__ in _SEQUENCES else other)
 
     def reflected(self, other):
-        return rule(beside(self, other) if other.__class__ in _SEQUENCES else other, self)
+        return rule(on_device_of(self, other) if other.__class__ in _SEQUENCES else other, self)
 
     return operator, reflected
 

@@ -23,6 +23,19 @@ def is_half(x) -> bool:
     return isinstance(x, np.ndarray) and x.itemsize == 2 and is_floating(x.dtype)
 
 
+def is_half_type(dtype: Any) -> bool:
+    """Whether a dtype, NumPy's of any byte order or MLX's, is a floating type of two bytes."""
+    return (getattr(dtype, "itemsize", 0) or dtype.size) == 2 and is_floating(dtype)
+
+
+def at_least_float32(x: Any) -> Any:
+    """Return an array or a Tensor, raised to float32 if of a half type: for sums and for range."""
+    if not is_half_type(x.dtype):
+        return x
+    known = isinstance(x, (Tensor, np.ndarray))
+    return x.astype("float32") if known else namespace(x).astype(x, "float32")
+
+
 class Sum(Function):
     schema_v1 = OpSchema("sum", amp_policy=_WIDE)
     saves_input = False
@@ -128,18 +141,24 @@ class Cumsum(Function):
 def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
     if dtype is not None or out is not None or where is not True:
         a = _summand("sum", a, dtype, out, where, 0)
-    result = Sum.apply(a, axis, keepdims)
-    return result if initial is None else result + _start(initial, result)
+    if initial is None:
+        return Sum.apply(a, axis, keepdims)
+    result = Sum.apply(at_least_float32(a), axis, keepdims)
+    result = result + _start(initial, result)
+    return result.astype(a.dtype) if is_floating(a.dtype) else result
 
 
 def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=True):
     a = _summand("prod", a, dtype, out, where, 1)
+    wide = at_least_float32(a)
     if not a.requires_grad:
-        result = namespace(a.data).prod(a.data, axis=axis, keepdims=keepdims)
+        result = namespace(a.data).prod(wide.data, axis=axis, keepdims=keepdims)
         result = as_tensor(result)
     else:
-        result = _product(a, axes_of(axis, a.ndim), keepdims)
-    return result if initial is None else result * _start(initial, result)
+        result = _product(wide, axes_of(axis, a.ndim), keepdims)
+    if initial is not None:
+        result = result * _start(initial, result)
+    return result.astype(a.dtype) if is_floating(a.dtype) else result
 
 
 def _product(a, axes, keepdims):
@@ -191,6 +210,28 @@ def _start(initial, result):
 def cumsum(a, axis=None, dtype=None, out=None):
     a = _summand("cumsum", a, dtype, out, True, 0)
     return Cumsum.apply(a.reshape(-1), 0) if axis is None else Cumsum.apply(a, axis)
+
+
+def cumprod(a, axis=None, dtype=None, out=None):
+    a = _summand("cumprod", a, dtype, out, True, 1)
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    (axis,) = axes_of(axis, a.ndim)
+    wide = at_least_float32(a)
+    if not a.requires_grad:
+        result = constant(namespace(a.data).cumprod(wide.data, axis=axis))
+    else:
+        result = np.moveaxis(_running_product(np.moveaxis(wide, axis, 0)), 0, axis)
+    return result.astype(a.dtype) if is_floating(a.dtype) else result
+
+
+def _running_product(a):
+    # As in a product, every factor is multiplied, none divided out: right for zeros too.
+    step = 1
+    while step < len(a):
+        a = np.concatenate([a[:step], a[step:] * a[:-step]])
+        step *= 2
+    return a
 
 
 def _summand(operation, a, dtype, out, where, neutral):

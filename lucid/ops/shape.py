@@ -1,16 +1,14 @@
-"""Rules that move elements around: shapes, indexing, joining."""
+"""Rules that move elements around: shapes, order of axes, padding."""
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
-from .._tensor import Tensor, copied, dtype_name, is_mlx, operands, to_numpy
+from .._tensor import Tensor, as_tensor, as_tensors
 from ..autograd import Function, OpSchema
 from ..backends import namespace
-from .elementwise import fit
-from .reductions import axes_of, is_half, refuse
+from .indexing import getitem
+from .reductions import BroadcastTo, axes_of, refuse
 
 
 class Reshape(Function):
@@ -49,6 +47,49 @@ def squeeze(a, axis=None):
 
 def expand_dims(a, axis):
     return Reshape.apply(a, namespace(a.data).expand_dims(a.data, axis).shape)
+
+
+def atleast_1d(*arys):
+    return _each(arys, lambda a: a if a.ndim else expand_dims(a, 0))
+
+
+def atleast_2d(*arys):
+    return _each(arys, lambda a: a if a.ndim > 1 else a.reshape((1, -1)))
+
+
+def atleast_3d(*arys):
+    return _each(arys, lambda a: atleast_2d(a)[..., None] if a.ndim < 3 else a)
+
+
+def _each(arrays, change):
+    changed = tuple(map(change, as_tensors(*arrays)))
+    return changed if len(changed) > 1 else changed[0]
+
+
+def repeat(a, repeats, axis=None):
+    a = as_tensor(a)
+    repeats = np.asarray(repeats.data if isinstance(repeats, Tensor) else repeats)
+    if axis is None:
+        a, axis = ravel(a), 0
+    (axis,) = axes_of(axis, a.ndim)
+    if repeats.size == 1:
+        copies = np.repeat(0, repeats).size  # which has NumPy's errors
+        shape = (*a.shape[: axis + 1], copies, *a.shape[axis + 1 :])
+        longer = (*a.shape[:axis], a.shape[axis] * copies, *a.shape[axis + 1 :])
+        return BroadcastTo.apply(expand_dims(a, axis + 1), shape).reshape(longer)
+    where = np.repeat(np.arange(a.shape[axis]), repeats)
+    return getitem(a, (slice(None),) * axis + (where,))
+
+
+def tile(A, reps):
+    a = as_tensor(A)
+    reps = tuple(np.ravel(reps.data if isinstance(reps, Tensor) else reps).tolist())
+    shape = (1,) * (len(reps) - a.ndim) + a.shape
+    reps = (1,) * (len(shape) - len(reps)) + reps
+    pairs = list(zip(reps, shape, strict=True))
+    a = a.reshape(tuple([k for n in shape for k in (1, n)]))
+    a = BroadcastTo.apply(a, tuple([k for pair in pairs for k in pair]))
+    return a.reshape(tuple([r * n for r, n in pairs]))
 
 
 class Transpose(Function):
@@ -96,96 +137,6 @@ def moveaxis(a, source, destination):
     return Transpose.apply(a, tuple(axes))
 
 
-class Index(Function):
-    schema_v1 = OpSchema("index")
-    saves_input = False
-
-    @staticmethod
-    def forward(ctx, x, index):
-        ctx.index = index
-        return x[index] if isinstance(x, np.ndarray) else namespace(x).getitem(x, index)
-
-    @staticmethod
-    def backward(ctx, g):
-        return IndexAdd.apply(g, ctx.index, ctx.edges[0].shape), None
-
-
-class IndexAdd(Function):
-    """Zeros with `x` added at `index`, repeatedly where an index repeats: the adjoint of Index."""
-
-    schema_v1 = OpSchema("index_add")
-    saves_input = False
-    fresh_grads = False
-
-    @staticmethod
-    def forward(ctx, x, index, shape):
-        ctx.index = index
-        if not isinstance(x, np.ndarray):
-            return namespace(x).add_at(shape, index, x)
-        if may_repeat(index):
-            out = np.zeros(shape, np.float32 if is_half(x) else x.dtype)
-            np.add.at(out, index, x)
-            return out.astype(x.dtype, copy=False)
-        out = np.zeros(shape, x.dtype)
-        out[index] = x
-        return out
-
-    @staticmethod
-    def backward(ctx, g):
-        return Index.apply(g, ctx.index), None, None
-
-
-def may_repeat(index) -> bool:
-    """Whether an index contains integer arrays, so that it can name an element twice."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(p, np.ndarray) and p.dtype != bool and p.size > 1 for p in parts)
-
-
-def getitem(a: Tensor, index) -> Tensor:
-    """Index a Tensor as NumPy does."""
-    if index.__class__ is tuple:
-        index = tuple([_plain_index(i) for i in index])
-    else:
-        index = (_plain_index(index),)
-    return Index.apply(a, index)
-
-
-def _plain_index(index):
-    if index is None or index is Ellipsis or isinstance(index, (int, slice, np.bool_)):
-        return index
-    if isinstance(index, Tensor):
-        index = index.data
-    if isinstance(index, (list, tuple, range, np.ndarray)):
-        # A copy, since the caller may change the array before backward.
-        index = np.array(index)
-        return index.astype(np.intp) if index.size == 0 and index.dtype != bool else index
-    if is_mlx(index):
-        # The number of elements under a mask has to be waited for; integers stay lazy.
-        return copied(index) if "int" in dtype_name(index.dtype) else _plain_index(to_numpy(index))
-    try:
-        return operator.index(index)
-    except TypeError:
-        raise IndexError(
-            "index: must be integers, slices, an ellipsis, None, or integer or boolean arrays, "
-            f"got {type(index).__name__}"
-        ) from None
-
-
-def take(a, indices, axis=None, out=None, mode="raise"):
-    refuse("take", out=out, mode=None if mode == "raise" else mode)
-    if axis is None:
-        a, axis = ravel(a), 0
-    (axis,) = axes_of(axis, a.ndim)
-    indices = np.asarray(indices) if isinstance(indices, (list, tuple)) else indices
-    return getitem(a, (slice(None),) * axis + (indices,))
-
-
-def flip(m, axis=None):
-    axes = axes_of(axis, m.ndim)
-    step = [slice(None, None, -1 if i in axes else None) for i in range(m.ndim)]
-    return getitem(m, tuple(step))
-
-
 class Roll(Function):
     schema_v1 = OpSchema("roll")
     saves_input = False
@@ -231,53 +182,3 @@ def pad(array, pad_width, mode="constant", *, constant_values=0):
     if isinstance(constant_values, Tensor):
         constant_values = constant_values.numpy()
     return Pad.apply(array, widths, constant_values)
-
-
-class Concatenate(Function):
-    schema_v1 = OpSchema("concatenate")
-    saves_input = False
-
-    @staticmethod
-    def forward(ctx, axis, *arrays):
-        y = namespace(*arrays).concatenate(arrays, axis)  # this checks the shapes
-        ctx.axis = axis
-        ctx.lengths = [a.shape[axis] for a in arrays]
-        return y
-
-    @staticmethod
-    def backward(ctx, g):
-        before = (slice(None),) * (ctx.axis % g.ndim)
-        grads, start = [None], 0
-        for i, n in enumerate(ctx.lengths, 1):
-            part = (*before, slice(start, start + n))
-            grads.append(fit(ctx, i, getitem(g, part)) if ctx.needs_input_grad[i] else None)
-            start += n
-        return tuple(grads)
-
-
-def concatenate(arrays, axis=0, out=None, dtype=None, casting="same_kind"):
-    refuse("concatenate", out=out, casting=None if casting == "same_kind" else casting)
-    arrays = operands(*arrays)
-    if dtype is not None:
-        arrays = [a.astype(dtype) for a in arrays]
-    if axis is None:
-        arrays, axis = [ravel(a) for a in arrays], 0
-    return Concatenate.apply(axis, *arrays)
-
-
-def stack(arrays, axis=0, out=None, *, dtype=None, casting="same_kind"):
-    arrays = operands(*arrays)
-    if len({a.shape for a in arrays}) > 1:
-        raise ValueError(
-            f"stack: all arrays must have one shape, got {', '.join(str(a.shape) for a in arrays)}"
-        )
-    return concatenate([expand_dims(a, axis) for a in arrays], axis, out, dtype, casting)
-
-
-def split(ary, indices_or_sections, axis=0):
-    (axis,) = axes_of(axis, ary.ndim)
-    parts = np.split(np.arange(ary.shape[axis]), indices_or_sections)
-    before = (slice(None),) * axis
-    return [
-        getitem(ary, (*before, slice(p[0], p[-1] + 1) if len(p) else slice(0, 0))) for p in parts
-    ]

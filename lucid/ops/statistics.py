@@ -18,7 +18,7 @@ from ..autograd.schema import cast_inputs
 from ..backends import cpu
 from ..backends.cpu import NUMPY, statistic
 from .mean import Mean, MeanVar, Std, check_axes, check_degrees, differentiable
-from .reductions import kept, refuse
+from .reductions import is_half_type, kept, refuse
 
 # ---- arrays ------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def mean(x, axis=None, dtype=None, out=None, keepdims=False, *, where=True):
         if result is not None:
             return result
     options = {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims, "where": where}
-    return NUMPY["mean"](x, **_passed_on(options))
+    return _by_numpy("mean", x, options)
 
 
 def _spread(name, x, axis, dtype, out, ddof, keepdims, where, mean, correction):
@@ -173,7 +173,21 @@ def _spread(name, x, axis, dtype, out, ddof, keepdims, where, mean, correction):
             return result
     options = {"axis": axis, "dtype": dtype, "out": out, "ddof": ddof, "keepdims": keepdims}
     options |= {"where": where, "mean": mean, "correction": correction}
-    return NUMPY[name](x, **_passed_on(options))
+    return _by_numpy(name, x, options)
+
+
+def _by_numpy(name: str, x: Any, options: dict[Any, Any]) -> Any:
+    options = _passed_on(options)
+    out = options.get("out")
+    half = isinstance(x, np.ndarray) and is_half_type(x.dtype) and "dtype" not in options
+    if not half or (out is not None and getattr(out, "dtype", None) != x.dtype):
+        return NUMPY[name](x, **options)
+    # NumPy adds bfloat16 up in bfloat16, and rounds the mean of float16 before it is subtracted.
+    result = NUMPY[name](x, **{**options, "dtype": np.float32, "out": None})
+    if out is None:
+        return result.astype(x.dtype)
+    np.copyto(out, result, casting="unsafe")
+    return out
 
 
 def var(

@@ -77,15 +77,22 @@ typedef struct {
     int stream;
 } lucid_tile;
 
-#define LUCID_LANES 16 /* partial sums that a row's elements are dealt to */
-#define LUCID_CHAIN 8  /* additions in the element type before a partial sum is widened */
-#define LUCID_TERMS 5  /* sums of order 2; orders 0 and 1 have 2 */
+/* Do the rows of both outputs begin alike in their lines of 64 bytes? */
+static inline int lucid_tile_alike(const lucid_tile *t, size_t size) {
+    size_t apart = (size_t)t->out[0] - (size_t)t->out[1];
+    size_t drift = t->rows > 1 ? (size_t)(t->out_step[0] - t->out_step[1]) * size : 0;
+    return (apart | drift) % 64 == 0;
+}
 
-/* Channel sums, added to `sums`. With d = x - shift, order 0: d, d d; 1: g, g d; 2: g, v, g d, v d,
- * v g. In rows, sum t of channel c is sums[(c * terms + t) * LUCID_LANES + lane]; in cols,
- * sums[t * pitch + c]. Both start afresh in each tile, so tiles are split at multiples of
- * LUCID_LANES * LUCID_CHAIN elements of a row, of LUCID_CHAIN rows of columns. */
-typedef void (*lucid_channel_sums)(const lucid_tile *tile, const void *shift, double *sums,
+#define LUCID_LANES 16 /* partial sums that a row's elements are dealt to */
+#define LUCID_CHAIN 8  /* elements of a lane, or rows of columns, that are summed at once */
+#define LUCID_TERMS 5  /* sums of order 2, the most */
+
+/* Channel sums, added to `sums`, in double. With d = x - shift, order 0: d, d d; 1: g, g d, d; 2:
+ * g, v, g d, v d, v g. In rows, sum t of channel c is sums[(c * terms + t) * LUCID_LANES + lane];
+ * in cols, sums[t * pitch + c]. Lanes start afresh in each tile, so tiles are split at multiples of
+ * LUCID_LANES elements of a row. */
+typedef void (*lucid_channel_sums)(const lucid_tile *tile, const double *shift, double *sums,
                                    size_t pitch);
 
 /* Channel affine. Coefficient k of channel c is coefficients[k * pitch + c]; with d = x - q0,
@@ -97,10 +104,10 @@ typedef void (*lucid_channel_affine)(const lucid_tile *tile, const void *coeffic
 /* An affine entry of rows of at least a line with one output, past the cache, and meanwhile the
  * sums of as many rows, or fewer, of `next`: memory is read while it is written. */
 typedef void (*lucid_channel_fused)(const lucid_tile *tile, const void *coefficients, size_t pitch,
-                                    const lucid_tile *next, const void *shift, double *sums);
+                                    const lucid_tile *next, const double *shift, double *sums);
 
-/* Entries by order; `fused_rows` may be missing. Shift and coefficients have the type that the
- * entries compute in. */
+/* Entries by order; `fused_rows` may be missing. Coefficients have the type that affine entries
+ * compute in. */
 typedef struct {
     lucid_channel_sums sums_rows[3], sums_cols[3];
     lucid_channel_affine affine_rows[3], affine_cols[3];
@@ -123,7 +130,8 @@ typedef struct {
     lucid_entries_f64 f64;
     /* To float for types that float holds exactly, to double for the others. */
     lucid_unpack unpack[LUCID_TYPES];
-    /* float computed in float, double in double, and float computed in double. */
+    /* float computed in float, double in double, and float computed in double, which has affine
+     * entries alone. */
     lucid_channel_entries channel_f32, channel_f64, channel_wide;
     lucid_stream stream;
     lucid_pack pack[LUCID_BFLOAT16 + 1]; /* from double to float64, from float to the others */

@@ -1,4 +1,4 @@
-/* Bodies of the channel entries, over TYPE, WORK, BITS and FUSE (simd.c says what these are). */
+/* Bodies of the channel entries, over TYPE, WORK and SUMS (simd.c says what these are). */
 #include "channel/terms.h"
 
 #include "channel/vectors.h"
@@ -6,16 +6,18 @@
 #include "channel/streaming.h"
 #include "channel/affine.h"
 
-#define ENTRIES(ORDER)                                                                           \
-    static void NAME(sums_rows_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
-                                        size_t pitch) {                                          \
-        (void)pitch;                                                                             \
-        NAME(channel_sum_rows)(tile, shift, sums, ORDER);                                        \
-    }                                                                                            \
-    static void NAME(sums_cols_##ORDER)(const lucid_tile *tile, const void *shift, double *sums, \
-                                        size_t pitch) {                                          \
-        NAME(channel_sum_cols)(tile, shift, sums, pitch, ORDER);                                 \
-    }                                                                                            \
+#define SUM_ENTRIES(ORDER)                                                                         \
+    static void NAME(sums_rows_##ORDER)(const lucid_tile *tile, const double *shift, double *sums, \
+                                        size_t pitch) {                                            \
+        (void)pitch;                                                                               \
+        NAME(channel_sum_rows)(tile, shift, sums, ORDER);                                          \
+    }                                                                                              \
+    static void NAME(sums_cols_##ORDER)(const lucid_tile *tile, const double *shift, double *sums, \
+                                        size_t pitch) {                                            \
+        NAME(channel_sum_cols)(tile, shift, sums, pitch, ORDER);                                   \
+    }
+
+#define AFFINE_ENTRIES(ORDER)                                                                    \
     static void NAME(affine_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch) { \
         if (ORDER < 2 || !tile->out[1]) NAME(channel_affine_rows)(tile, q, pitch, ORDER, 1);     \
         else if (tile->out[0])                                                                   \
@@ -31,23 +33,26 @@
 
 #define FUSED(ORDER)                                                                          \
     static void NAME(fused_rows_##ORDER)(const lucid_tile *tile, const void *q, size_t pitch, \
-                                         const lucid_tile *next, const void *shift,           \
+                                         const lucid_tile *next, const double *shift,         \
                                          double *sums) {                                      \
         NAME(stream_rows)(tile, q, pitch, ORDER, 1, next, shift, sums);                       \
     }
 
-#if FUSE
+#if SUMS
+SUM_ENTRIES(0)
+SUM_ENTRIES(1)
+SUM_ENTRIES(2)
 FUSED(0)
 FUSED(1)
 #endif
-ENTRIES(0)
-ENTRIES(1)
-ENTRIES(2)
+AFFINE_ENTRIES(0)
+AFFINE_ENTRIES(1)
+AFFINE_ENTRIES(2)
 
-#undef ENTRIES
+#undef SUM_ENTRIES
+#undef AFFINE_ENTRIES
 #undef FUSED
 #undef TYPE
 #undef WORK
-#undef BITS
-#undef FUSE
+#undef SUMS
 #undef NAME

@@ -1,8 +1,6 @@
 /* Bodies of the means entries: (hi + lo) / count, rounded. Where hi is infinite or NaN, lo is no
  * number. */
 
-typedef int64_t vl __attribute__((vector_size(VBYTES)));
-
 /* What a rounded mean c of h / count leaves: h - c count, exactly, for counts of at most 26 bits.
  * In two products of c's upper 26 bits and the others, as not every instruction set has fma. */
 INLINE vd vd_left(vd h, vd c, vd count) {

@@ -9,11 +9,11 @@
  *     stream.h   stream
  *     unpack.h   unpack                                                each type
  *     moments.h  sum, moments: rows, cols         TYPE COMPENSATED     f32 compensated f64
- *     channel.h  sums, affine: rows, cols; fused  TYPE WORK BITS FUSE  f32 f64 wide
+ *     channel.h  sums, affine: rows, cols; fused  TYPE WORK SUMS       f32 f64 wide
  *
  * NAME(x) is what function x is made as. TYPE: the elements in memory. COMPENSATED: whether the
- * error of each addition is carried along. WORK: the type computed in; BITS: the signed integer as
- * wide as that. FUSE: whether there are fused entries. */
+ * error of each addition is carried along. WORK: the type that affine entries compute in. SUMS:
+ * whether there are others, which compute in double. */
 #include <math.h>
 
 #include "contract/half.h"
@@ -44,32 +44,31 @@
 #define NAME(x) x##_f32
 #define TYPE float
 #define WORK float
-#define BITS int32_t
-#define FUSE 1
+#define SUMS 1
 #include "channel.h"
 
 #define NAME(x) x##_f64
 #define TYPE double
 #define WORK double
-#define BITS int64_t
-#define FUSE 1
+#define SUMS 1
 #include "channel.h"
 
 #define NAME(x) x##_wide
 #define TYPE float
 #define WORK double
-#define BITS int64_t
-#define FUSE 0
+#define SUMS 0
 #include "channel.h"
 
-#define CHANNEL(s, ...)                                                  \
-    {                                                                    \
-        {sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s},             \
-            {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s},         \
-            {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s},   \
-            {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}, { \
-            __VA_ARGS__                                                  \
-        }                                                                \
+#define AFFINE(s)                                                             \
+    .affine_rows = {affine_rows_0_##s, affine_rows_1_##s, affine_rows_2_##s}, \
+    .affine_cols = {affine_cols_0_##s, affine_cols_1_##s, affine_cols_2_##s}
+
+#define CHANNEL(s)                                                        \
+    {                                                                     \
+        .sums_rows = {sums_rows_0_##s, sums_rows_1_##s, sums_rows_2_##s}, \
+        .sums_cols = {sums_cols_0_##s, sums_cols_1_##s, sums_cols_2_##s}, \
+        AFFINE(s),                                                        \
+        .fused_rows = {fused_rows_0_##s, fused_rows_1_##s},               \
     }
 
 #define PASTE_(a, b) a##b
@@ -85,9 +84,9 @@ const lucid_kernels PASTE(lucid_kernels_, LUCID_ISA) = {
     .unpack = {unpack_float32, unpack_float64, unpack_float16, unpack_bfloat16, unpack_bool,
                unpack_int8, unpack_uint8, unpack_int16, unpack_uint16, unpack_int32, unpack_uint32,
                unpack_int64, unpack_uint64},
-    .channel_f32 = CHANNEL(f32, fused_rows_0_f32, fused_rows_1_f32),
-    .channel_f64 = CHANNEL(f64, fused_rows_0_f64, fused_rows_1_f64),
-    .channel_wide = CHANNEL(wide, NULL),
+    .channel_f32 = CHANNEL(f32),
+    .channel_f64 = CHANNEL(f64),
+    .channel_wide = {AFFINE(wide)},
     .stream = stream,
     .pack = {pack_float32, pack_float64, pack_float16, pack_bfloat16},
 };

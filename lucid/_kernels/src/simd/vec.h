@@ -28,6 +28,7 @@
 
 typedef float vf __attribute__((vector_size(VBYTES)));
 typedef double vd __attribute__((vector_size(VBYTES)));
+typedef int64_t vl __attribute__((vector_size(VBYTES)));
 typedef float vh __attribute__((vector_size(VBYTES / 2))); /* floats that widen to one vd */
 /* The same at the alignment of their elements, and allowed to alias. */
 typedef float vf_any __attribute__((vector_size(VBYTES), aligned(4), may_alias));
@@ -42,6 +43,19 @@ INLINE void vd_store(double *p, vd v) {
 }
 INLINE vd vd_set(double s) {
     return s - (vd){0};
+}
+/* a + b, where the units that add are the busy ones: on AMD's others do a multiplication by 1. */
+INLINE vd vd_plus(vd a, vd b) {
+#if defined(__AVX512F__)
+    return (vd)_mm512_fmadd_pd((__m512d)a, _mm512_set1_pd(1), (__m512d)b);
+#elif defined(__FMA__)
+    return (vd)_mm256_fmadd_pd((__m256d)a, _mm256_set1_pd(1), (__m256d)b);
+#else
+    return a + b;
+#endif
+}
+INLINE double plus(double a, double b) {
+    return a + b;
 }
 INLINE vf vf_load(const float *p) {
     return *(const vf_any *)p;
@@ -59,7 +73,9 @@ INLINE vd vd_widen(const float *p) {
 #elif defined(__AVX2__)
     return (vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #elif defined(__SSE2__)
-    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const double *)p)));
+    double two; /* floats; one load */
+    memcpy(&two, p, sizeof two);
+    return (vd)_mm_cvtps_pd(_mm_castpd_ps(_mm_set_sd(two)));
 #else
     return __builtin_convertvector(*(const vh_any *)p, vd);
 #endif

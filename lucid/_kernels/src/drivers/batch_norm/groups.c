@@ -1,6 +1,9 @@
 /* Groups of channels: each is read, solved and written while in cache. */
 #include "schedule.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "platform/parallel.h"
 #include "range.h"
 
@@ -11,6 +14,7 @@
 typedef struct {
     const job *j;
     size_t width, strip; /* channels of a group, of a strip of groups */
+    atomic_int failed;   /* memory ran out */
 } groups;
 
 /* Even groups of rows are summed forwards, odd ones backwards, and combined the other way: what was
@@ -24,76 +28,81 @@ static void walk_all(const job *j, const lucid_pass *p, const range *r, int back
     lucid_walk_run(&j->walk, p, r->first, r->n, back ? pieces : 0, back ? 0 : pieces, SIZE_MAX);
 }
 
-/* A group and the arrays of its range. */
-typedef struct {
-    range r;
-    double shift[LUCID_GROUP], totals[LUCID_TERMS * LUCID_GROUP];
-    double coefficients[COEFFICIENTS * LUCID_GROUP];
-    float narrow_shift[LUCID_GROUP], narrow[COEFFICIENTS * LUCID_GROUP];
-    unsigned char flags[LUCID_GROUP];
-} group;
-
-static void group_begin(const job *j, group *g, size_t first, size_t n) {
-    g->r = (range){first,           n,         n,       g->shift, g->totals, g->coefficients,
-                   g->narrow_shift, g->narrow, g->flags};
-    if (j->reduces) lucid_range_shift(j, &g->r);
+static void group_reduce(const job *j, const range *r, const scratch *s, int only_flagged,
+                         int back) {
+    lucid_pass p = lucid_range_sums(j, r, 0, r->n, only_flagged, s);
+    walk_all(j, &p, r, back);
+    lucid_range_fold(j, r, 0, r->n, only_flagged, s, r->totals, r->n);
 }
 
-static void group_reduce(const job *j, group *g, int only_flagged, int back) {
-    double lanes[ROW_LANES];
-    lucid_pass p = lucid_range_sums(j, &g->r, 0, g->r.n, only_flagged, lanes);
-    walk_all(j, &p, &g->r, back);
-    lucid_range_fold(j, &g->r, 0, g->r.n, only_flagged, lanes, g->totals, g->r.n);
+static void group_solve(const job *j, const range *r, const scratch *s, int back) {
+    if (!lucid_range_solve(j, r, 0)) return;
+    group_reduce(j, r, s, 1, back);
+    lucid_range_solve(j, r, 1);
 }
 
-static void group_solve(const job *j, group *g, int back) {
-    if (!lucid_range_solve(j, &g->r, 0)) return;
-    group_reduce(j, g, 1, back);
-    lucid_range_solve(j, &g->r, 1);
-}
-
-static void group_combine(const job *j, const group *g, int back) {
-    lucid_pass p = lucid_range_affine(j, &g->r, 0, g->r.n);
-    if (p.output[0] >= 0 || p.output[1] >= 0) walk_all(j, &p, &g->r, back);
+static void group_combine(const job *j, const range *r, const scratch *s, int back) {
+    lucid_pass p = lucid_range_affine(j, r, 0, r->n, s);
+    if (p.output[0] >= 0 || p.output[1] >= 0) walk_all(j, &p, r, back);
 }
 
 /* The outputs of a group and, meanwhile, the sums of the next; returns whether these were taken. */
-static int combine_fused(const job *j, const group *g, group *next, int back) {
-    double lanes[ROW_LANES];
-    const range *r = &g->r, *n = &next->r;
-    lucid_pass p = lucid_range_affine(j, r, 0, r->n);
+static int combine_fused(const job *j, const range *r, const range *next, const scratch *s,
+                         int back) {
+    lucid_pass p = lucid_range_affine(j, r, 0, r->n, s);
     if (p.flags || !j->reduces || !lucid_walk_fuses(&j->walk, &p, &j->sum)) return 0;
-    lucid_pass sums = lucid_range_sums(j, n, 0, n->n, 0, lanes);
+    lucid_pass sums = lucid_range_sums(j, next, 0, next->n, 0, s);
     p.next = &sums;
-    p.next_channels = n->n;
+    p.next_channels = next->n;
     p.ahead = r->n;
     walk_all(j, &p, r, back);
-    lucid_range_fold(j, n, 0, n->n, 0, lanes, next->totals, n->n);
+    lucid_range_fold(j, next, 0, next->n, 0, s, next->totals, next->n);
     return 1;
 }
 
-static void strip(void *context, size_t index) {
-    const groups *s = context;
-    const job *j = s->j;
-    group pair[2], *g = &pair[0], *next = &pair[1];
-    size_t first = index * s->strip, end = least(j->walk.channels, first + s->strip);
+/* The groups from `first` to `end`; `memory` holds two of them, if there are, and a scratch. */
+static void run_strip(const job *j, size_t first, size_t end, size_t width, char *memory) {
+    const size_t widest = least(width, end - first);
+    const scratch s = lucid_scratch_at(j, widest, memory);
+    char *place = memory + lucid_scratch_bytes(j, widest);
+    char *other = place + lucid_range_bytes(j, widest);
+    range r = lucid_range_at(j, first, widest, place);
     int reduced = 0;
-    group_begin(j, g, first, least(s->width, end - first));
-    for (;; first += s->width) {
-        int back = backwards(j, first, s->width);
-        if (j->reduces && !reduced) group_reduce(j, g, 0, back);
-        group_solve(j, g, back);
-        if (first + s->width >= end) {
-            group_combine(j, g, !back);
+    if (j->reduces) lucid_range_shift(j, &r, &s);
+    for (;; first += width) {
+        int back = backwards(j, first, width);
+        if (j->reduces && !reduced) group_reduce(j, &r, &s, 0, back);
+        group_solve(j, &r, &s, back);
+        if (first + width >= end) {
+            group_combine(j, &r, &s, !back);
             return;
         }
-        group_begin(j, next, first + s->width, least(s->width, end - first - s->width));
-        reduced = combine_fused(j, g, next, !back);
-        if (!reduced) group_combine(j, g, !back);
-        group *swap = g;
-        g = next;
-        next = swap;
+        range next = lucid_range_at(j, first + width, least(width, end - first - width), other);
+        if (j->reduces) lucid_range_shift(j, &next, &s);
+        reduced = combine_fused(j, &r, &next, &s, !back);
+        if (!reduced) group_combine(j, &r, &s, !back);
+        other = (char *)r.shift;
+        r = next;
     }
+}
+
+static void strip(void *context, size_t index) {
+    groups *g = context;
+    const job *j = g->j;
+    _Alignas(64) char small[SMALL_TASK];
+    char *memory = small, *heap = NULL;
+    size_t first = index * g->strip, end = least(j->walk.channels, first + g->strip);
+    size_t widest = least(g->width, end - first), ranges = end - first > widest ? 2 : 1;
+    size_t bytes = lucid_scratch_bytes(j, widest) + ranges * lucid_range_bytes(j, widest);
+    if (bytes > sizeof small) {
+        memory = heap = malloc(bytes);
+        if (!heap) {
+            atomic_store(&g->failed, 1);
+            return;
+        }
+    }
+    run_strip(j, first, end, g->width, memory);
+    free(heap);
 }
 
 /* Channels whose rows end where a line does: outputs of neighbouring groups share no line, which
@@ -124,12 +133,14 @@ static size_t group_width(const job *j, size_t threads) {
     return least(width < 1 ? 1 : width, lucid_range_limit(j));
 }
 
-void lucid_run_groups(const job *j) {
+int lucid_run_groups(const job *j) {
     const lucid_walk *w = &j->walk;
     size_t elements = w->count * w->channels;
     size_t threads = elements >= LUCID_PARALLEL_ELEMENTS ? (size_t)lucid_num_threads() : 1;
     size_t strips = threads == 1 ? 1 : STRIPS * threads;
-    groups g = {j, group_width(j, threads), (w->channels + strips - 1) / strips};
+    groups g = {.j = j, .width = group_width(j, threads)};
+    g.strip = (w->channels + strips - 1) / strips;
     g.strip = (g.strip + g.width - 1) / g.width * g.width;
     lucid_parallel((w->channels + g.strip - 1) / g.strip, elements, strip, &g);
+    return atomic_load(&g.failed) ? -1 : 0;
 }

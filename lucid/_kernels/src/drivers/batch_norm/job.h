@@ -7,20 +7,14 @@
 /* Vectors over the channels are doubles. */
 typedef struct job {
     lucid_pass sum, affine;
-    int reduces;      /* are there sums to take? */
-    int wide_running; /* can running_var hold what is too small for a float? */
-    double inverse;   /* 1 / m, or 0 if the statistics are constants */
-    double unbiased;  /* m / (m - 1) */
+    int reduces;     /* are there sums to take? */
+    double inverse;  /* 1 / m, or 0 if the statistics are constants */
+    double unbiased; /* m / (m - 1) */
     double momentum, eps;
     double *weight, *bias, *mean, *rstd, *running_mean, *running_var, *w, *u;
     double *dweight, *dbias;
-    enum { FORWARD, INFERENCE, BACKWARD, DOUBLE_BACKWARD } call;
+    enum { FORWARD, INFERENCE, BACKWARD, CONSTANT, DOUBLE_BACKWARD } call;
     lucid_walk walk; /* last, since it is too large to be cleared in a small call */
 } job;
-
-/* Sums of a channel that an order takes. */
-static inline int terms_of(int order) {
-    return order == 2 ? LUCID_TERMS : 2;
-}
 
 #endif

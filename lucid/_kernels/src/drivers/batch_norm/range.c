@@ -2,23 +2,60 @@
 
 enum { REPEAT = 2 }; /* a flag beside that of extreme coefficients, 1 */
 
-static const void *narrowed(const job *j, const double *values, const float *floats) {
-    return j->walk.size == 4 ? (const void *)floats : values;
+/* ---- Memory ---- */
+
+static size_t planes(const job *j) {
+    return (size_t)coefficients_of(j->affine.order);
 }
 
+/* Whole lines, since tasks of several threads lie side by side. */
+static size_t lines(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+size_t lucid_range_bytes(const job *j, size_t n) {
+    size_t narrow = j->walk.size == 4 ? 4 * planes(j) : 0;
+    return lines(n * (8 * (1 + lucid_terms(j->sum.order) + planes(j)) + narrow + 1));
+}
+
+range lucid_range_at(const job *j, size_t first, size_t n, char *memory) {
+    range r = {.first = first, .n = n, .pitch = n, .shift = (double *)memory};
+    r.totals = r.shift + n;
+    r.coefficients = r.totals + lucid_terms(j->sum.order) * n;
+    r.narrow = (float *)(r.coefficients + planes(j) * n);
+    r.flags = (unsigned char *)(r.narrow + (j->walk.size == 4 ? planes(j) * n : 0));
+    return r;
+}
+
+static size_t lane_bytes(const job *j, size_t n) {
+    return lines(8 * n * lucid_terms(j->sum.order) * (j->walk.cols ? 1 : LUCID_LANES));
+}
+
+size_t lucid_scratch_bytes(const job *j, size_t n) {
+    return lane_bytes(j, n) + lucid_walk_buffers(&j->walk);
+}
+
+scratch lucid_scratch_at(const job *j, size_t n, char *memory) {
+    return (scratch){(double *)memory, memory + lane_bytes(j, n)};
+}
+
+/* ---- Passes ---- */
+
 /* The mean of the first elements, or what the forward call found. */
-void lucid_range_shift(const job *j, const range *r) {
+void lucid_range_shift(const job *j, const range *r, const scratch *s) {
     if (j->sum.order > 0) {
         for (size_t c = 0; c < r->n; c++)
             r->shift[c] = representable(j, j->mean[r->first + c]);
     } else {
         size_t limit = least(j->walk.length, j->walk.cols ? 16 : 512);
-        double sums[2 * LUCID_GROUP];
+        enum { AT_ONCE = 128 };
+        double sums[2 * AT_ONCE];
         lucid_pass p = j->sum;
         p.kind = LUCID_START;
         p.sums = sums;
-        for (size_t c = 0; c < r->n; c += LUCID_GROUP) {
-            size_t n = least(r->n - c, LUCID_GROUP);
+        p.buffers = s->buffers;
+        for (size_t c = 0; c < r->n; c += AT_ONCE) {
+            size_t n = least(r->n - c, AT_ONCE);
             p.pitch = n;
             memset(sums, 0, 2 * n * sizeof *sums);
             lucid_walk_run(&j->walk, &p, r->first + c, n, 0, 1, limit);
@@ -28,9 +65,6 @@ void lucid_range_shift(const job *j, const range *r) {
             }
         }
     }
-    if (j->walk.size == 4)
-        for (size_t c = 0; c < r->n; c++)
-            r->narrow_shift[c] = (float)r->shift[c];
 }
 
 static double fold(const double *lanes) {
@@ -43,22 +77,22 @@ static double fold(const double *lanes) {
 }
 
 lucid_pass lucid_range_sums(const job *j, const range *r, size_t at, size_t n, int only_flagged,
-                            double *lanes) {
+                            const scratch *s) {
     lucid_pass p = j->sum;
     p.flags = only_flagged ? r->flags + at : NULL;
     p.only_flagged = only_flagged;
     p.wide = r->shift + at;
-    p.narrow = narrowed(j, r->shift + at, r->narrow_shift + at);
     p.pitch = n;
-    p.sums = lanes;
-    size_t each = j->walk.cols ? 1 : LUCID_LANES;
-    memset(lanes, 0, n * (size_t)terms_of(p.order) * each * sizeof *lanes);
+    p.sums = s->lanes;
+    p.buffers = s->buffers;
+    memset(p.sums, 0, lane_bytes(j, n));
     return p;
 }
 
 void lucid_range_fold(const job *j, const range *r, size_t at, size_t n, int only_flagged,
-                      const double *lanes, double *totals, size_t pitch) {
-    const size_t terms = (size_t)terms_of(j->sum.order);
+                      const scratch *s, double *totals, size_t pitch) {
+    const double *lanes = s->lanes;
+    const size_t terms = lucid_terms(j->sum.order);
     for (size_t t = 0; t < terms; t++)
         for (size_t c = 0; c < n; c++) {
             if (only_flagged && !r->flags[at + c]) continue;
@@ -68,7 +102,7 @@ void lucid_range_fold(const job *j, const range *r, size_t at, size_t n, int onl
 }
 
 size_t lucid_range_limit(const job *j) {
-    size_t terms = (size_t)terms_of(j->sum.order);
+    size_t terms = lucid_terms(j->sum.order);
     return j->walk.cols ? least(LUCID_GROUP, ROW_LANES / terms) : ROW_LANES / (terms * LUCID_LANES);
 }
 
@@ -82,8 +116,7 @@ INLINE void set_coefficients(const job *j, const range *r, size_t c, const doubl
 }
 
 static double better_shift(const job *j, const range *r, size_t c) {
-    double mean = j->sum.order > 0 ? j->mean[r->first + c]
-                                   : r->shift[c] + r->totals[c] / (double)j->walk.count;
+    double mean = representable(j, r->shift[c] + r->totals[c] / (double)j->walk.count);
     return isfinite(mean) ? mean : 0;
 }
 
@@ -117,8 +150,11 @@ static int solve_all(const job *j, const range *r, int again) {
     case INFERENCE:
         return solve_with(solve_inference, 0, 3, j, r, again);
     case BACKWARD:
-        return j->inverse == 0 ? solve_with(solve_backward, 2, 3, j, r, again)
-                               : solve_with(solve_backward, 2, 4, j, r, again);
+        return j->inverse == 0 ? solve_with(solve_backward, 3, 3, j, r, again)
+                               : solve_with(solve_backward, 3, 4, j, r, again);
+    case CONSTANT:
+        return j->affine.order == 0 ? solve_with(solve_constant, 0, 3, j, r, again)
+                                    : solve_with(solve_constant, 0, 4, j, r, again);
     default:
         return solve_with(solve_double_backward, LUCID_TERMS, COEFFICIENTS, j, r, again);
     }
@@ -146,11 +182,12 @@ static int any(const unsigned char *flags, size_t n) {
     return 0;
 }
 
-lucid_pass lucid_range_affine(const job *j, const range *r, size_t at, size_t n) {
+lucid_pass lucid_range_affine(const job *j, const range *r, size_t at, size_t n, const scratch *s) {
     lucid_pass p = j->affine;
+    p.buffers = s->buffers;
     p.flags = any(r->flags + at, n) ? r->flags + at : NULL;
     p.wide = r->coefficients + at;
-    p.narrow = narrowed(j, r->coefficients + at, r->narrow + at);
+    p.narrow = j->walk.size == 4 ? (const void *)(r->narrow + at) : r->coefficients + at;
     p.pitch = r->pitch;
     return p;
 }

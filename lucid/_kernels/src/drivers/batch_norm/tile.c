@@ -73,11 +73,12 @@ static void affine_streaming(const lucid_walk *w, lucid_channel_affine affine, c
                    w->cols ? q : q + r * work, pitch);
 }
 
-/* Does the entry send whole lines past the cache? Rows do if they are longer than a line, columns
- * if they begin at one. */
+/* Does the entry send whole lines past the cache? Rows do if they are longer than a line and those
+ * of two outputs lie alike, columns if all begin at a line. */
 static int streams_itself(const lucid_walk *w, const lucid_tile *t, int wide) {
     if (wide) return 0;
-    if (!w->cols) return t->n * w->size >= 64;
+    if (!w->cols)
+        return t->n * w->size >= 64 && (!t->out[0] || !t->out[1] || lucid_tile_alike(t, w->size));
     uintptr_t bits = 0;
     for (int k = 0; k < 2; k++)
         if (t->out[k]) bits |= (uintptr_t)t->out[k] | (uintptr_t)t->out_step[k] * w->size;
@@ -86,20 +87,20 @@ static int streams_itself(const lucid_walk *w, const lucid_tile *t, int wide) {
 
 static void call(const lucid_walk *w, const lucid_pass *p, const lucid_tile *tile, size_t channel,
                  int wide) {
-    const lucid_channel_entries *e = wide ? &w->kernels->channel_wide : narrow_entries(w);
-    size_t work = wide ? 8 : w->size;
-    const char *of_channel = (const char *)(wide ? (const void *)p->wide : p->narrow);
-    of_channel += channel * work;
+    const lucid_channel_entries *e = narrow_entries(w);
     if (p->kind == LUCID_AFFINE) {
+        if (wide) e = &w->kernels->channel_wide;
+        size_t work = wide ? 8 : w->size;
+        const char *of_channel = (const char *)(wide ? (const void *)p->wide : p->narrow);
+        of_channel += channel * work;
         lucid_channel_affine affine = (w->cols ? e->affine_cols : e->affine_rows)[p->order];
-        if (w->stream && !streams_itself(w, tile, wide))
+        if (tile->stream && !streams_itself(w, tile, wide))
             affine_streaming(w, affine, tile, of_channel, p->pitch, work);
         else affine(tile, of_channel, p->pitch);
         return;
     }
-    size_t terms = p->order == 2 ? LUCID_TERMS : 2;
-    double *sums = p->sums + channel * (w->cols ? 1 : terms * LUCID_LANES);
-    (w->cols ? e->sums_cols : e->sums_rows)[p->order](tile, of_channel, sums, p->pitch);
+    double *sums = p->sums + channel * (w->cols ? 1 : lucid_terms(p->order) * LUCID_LANES);
+    (w->cols ? e->sums_cols : e->sums_rows)[p->order](tile, p->wide + channel, sums, p->pitch);
 }
 
 static void start(const lucid_walk *w, const lucid_pass *p, const lucid_tile *t, size_t channel) {

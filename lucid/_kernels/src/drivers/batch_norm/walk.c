@@ -69,6 +69,13 @@ void lucid_walk_plan(lucid_walk *w, const lucid_channels *of, const lucid_array 
     w->stream = w->count * w->channels * w->size > STREAM_BYTES;
     for (int k = 0; k < w->operands; k++)
         set_operand(w, k, &operands[k], &plan, channel, inner, operands[0].strides[of->axis] < 0);
+    w->tile = 0;
+    for (int k = 0; k < w->operands; k++)
+        if (!w->operand[k].direct) w->tile = least(TILE, least(w->length, w->chunk) * w->channels);
+}
+
+size_t lucid_walk_buffers(const lucid_walk *w) {
+    return w->tile * w->size * (size_t)w->operands;
 }
 
 /* ---- Operands that are not direct ---- */
@@ -125,7 +132,6 @@ static int used(const lucid_pass *p, int operand) {
 /* A sub-tile through buffers; `row` and `column` say where it begins. */
 static void through_buffers(const lucid_walk *w, const lucid_pass *p, const region *g, size_t row,
                             size_t column, size_t rows, size_t n) {
-    double buffer[LUCID_OPERANDS][TILE];
     char *at[LUCID_OPERANDS], *place[LUCID_OPERANDS];
     ptrdiff_t step[LUCID_OPERANDS];
     lucid_tile t;
@@ -135,7 +141,7 @@ static void through_buffers(const lucid_walk *w, const lucid_pass *p, const regi
         const lucid_operand *o = &w->operand[k];
         if (!used(p, k)) continue;
         place[k] = g->at[k] + (ptrdiff_t)row * g->row[k] + (ptrdiff_t)column * g->column[k];
-        at[k] = o->direct ? place[k] : (char *)buffer[k];
+        at[k] = o->direct ? place[k] : p->buffers + (size_t)k * w->tile * w->size;
         step[k] = o->direct ? g->row[k] : (ptrdiff_t)(n * w->size);
         if (o->direct || k >= w->inputs) continue;
         for (size_t r = 0; r < rows; r++)
@@ -143,6 +149,8 @@ static void through_buffers(const lucid_walk *w, const lucid_pass *p, const regi
                   at[k] + (ptrdiff_t)r * step[k]);
     }
     bind(w, p, &t, at, step);
+    for (int k = 0; k < 2; k++) /* a buffer is read again at once */
+        if (p->output[k] >= 0 && !w->operand[p->output[k]].direct) t.stream = 0;
     lucid_tile_visit(w, p, &t, w->cols ? column : row);
     for (int k = w->inputs; k < w->operands; k++)
         if (used(p, k) && !w->operand[k].direct)
@@ -198,7 +206,7 @@ static void fused(const lucid_walk *w, const lucid_pass *p, const lucid_tile *ti
     next.rows = p->next_channels;
     next.n = g->n;
     look_ahead(w, p->next, &next, back);
-    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->narrow,
+    narrow_entries(w)->fused_rows[p->order](tile, p->narrow, p->pitch, &next, p->next->wide,
                                             p->next->sums);
 }
 

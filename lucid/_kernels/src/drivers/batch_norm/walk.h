@@ -8,6 +8,11 @@
 #define LUCID_GROUP 512 /* most channels whose sums are gathered at once */
 #define LUCID_OPERANDS 5
 
+/* Sums of a channel that an order takes. */
+static inline size_t lucid_terms(int order) {
+    return order == 0 ? 2 : order == 1 ? 3 : LUCID_TERMS;
+}
+
 static inline size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
@@ -31,6 +36,7 @@ typedef struct {
     size_t count;            /* elements of a channel */
     size_t chunk, chunks, pieces;
     size_t size; /* of an element computed in memory: 4 or 8 */
+    size_t tile; /* elements of a buffer of an operand that is not direct; 0: all are */
     int stream;  /* outputs go past the cache */
 } lucid_walk;
 
@@ -41,19 +47,23 @@ typedef struct lucid_pass {
     lucid_pass_kind kind;
     int order;
     int input[3], output[2];    /* operands that the entries are given, -1: none */
-    const unsigned char *flags; /* channels to compute wide; NULL: none */
+    const unsigned char *flags; /* channels to combine wide, or to sum again; NULL: none */
     int only_flagged;           /* leave out the others */
-    const void *narrow;         /* shift or coefficients in the element's own type */
-    const double *wide;         /* the same, wide */
+    const void *narrow;         /* coefficients in the element's own type */
+    const double *wide;         /* coefficients, or shift */
     size_t pitch;               /* of coefficients, and of sums in cols */
     double *sums;
-    size_t ahead; /* channels from those of the walk to those that are read next; 0: none */
+    char *buffers; /* lucid_walk_buffers bytes, of this thread alone */
+    size_t ahead;  /* channels from those of the walk to those that are read next; 0: none */
     const struct lucid_pass *next; /* their sums, to be taken meanwhile; NULL: not */
     size_t next_channels;
 } lucid_pass;
 
 void lucid_walk_plan(lucid_walk *walk, const lucid_channels *of, const lucid_array *operands,
                      int inputs, int outputs);
+
+/* Bytes of memory that a pass needs for operands that are not direct. */
+size_t lucid_walk_buffers(const lucid_walk *walk);
 
 /* Apply `pass` to channels [first, first + n) of pieces [from, to), backwards if to < from: then
  * the pieces are [to, from). `limit` bounds the inner loop. */

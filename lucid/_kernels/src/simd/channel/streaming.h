@@ -1,6 +1,6 @@
 /* Channel affine of rows past the cache. Full lines are stored whole: the end of a row waits in
- * `line` for the beginning of the next if that follows in memory. Outputs lie alike to a line;
- * n >= LINE. */
+ * `line` for the beginning of the next if that follows in memory. Each row begins where the first
+ * output's does in its line: lucid_tile_alike; n >= LINE. */
 
 INLINE void NAME(put)(TYPE *p, vw v, const int past) {
     if (past && STREAMS) {
@@ -30,7 +30,7 @@ INLINE void NAME(line_out)(TYPE *to, const TYPE *line) {
 
 /* Meanwhile, if `next`, the sums of its rows, as many as there are in `tile` or fewer, as long. */
 INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitch, const int order,
-                              const int which, const lucid_tile *next, const WORK *shift,
+                              const int which, const lucid_tile *next, const double *shift,
                               double *sums) {
     const TYPE *nx = next ? next->in[0] : NULL, *ng = next && order > 0 ? next->in[1] : nx;
     const TYPE *x = tile->in[0], *g = order > 0 ? tile->in[1] : x, *v = order > 1 ? tile->in[2] : x;
@@ -46,8 +46,7 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
         EACH(k, COEFFICIENTS(order)) w[k] = SET(q[k * pitch + r]);
         ptrdiff_t i = 0, done = 0, phase = (ptrdiff_t)((uintptr_t)y % 64 / sizeof *y);
         const int with = next && r < next->rows;
-        vd s[LUCID_TERMS][ND];
-        vw shifts = SET(with ? shift[r] : 0);
+        vd s[ND][LUCID_TERMS], shifts = vd_set(with ? shift[r] : 0);
         if (with) NAME(sums_load)(s, sums, order);
         if (phase) {
             i = LINE - phase;
@@ -105,5 +104,5 @@ INLINE void NAME(stream_rows)(const lucid_tile *tile, const WORK *q, size_t pitc
 
 INLINE int NAME(can_stream)(const lucid_tile *tile, const int which) {
     if (!STREAMS || !tile->stream || tile->n < (size_t)LINE) return 0;
-    return which != 3 || (((uintptr_t)tile->out[0] ^ (uintptr_t)tile->out[1]) & 63) == 0;
+    return which != 3 || lucid_tile_alike(tile, sizeof(TYPE));
 }

@@ -3,16 +3,14 @@
 #ifndef LUCID_CHANNEL_TERMS_H
 #define LUCID_CHANNEL_TERMS_H
 
-#define vw NAME(vw) /* a vector of WORK, and one of BITS */
-#define vb NAME(vb)
+#define vw NAME(vw) /* a vector of WORK */
 #define LOAD NAME(load)
 #define STORE NAME(store)
+#define DOUBLES NAME(doubles)
 #define SET(s) ((WORK)(s) - (vw){0})
 
 #define VW (VBYTES / (int)sizeof(WORK))
-#define NV (LUCID_LANES / VW)
 #define ND (LUCID_LANES / VD)
-#define DOUBLES (sizeof(WORK) == 4 ? 2 : 1) /* vectors of double that hold the elements of a vw */
 #define CHUNK (LUCID_CHAIN * LUCID_LANES)
 #define LINE (64 / (int)sizeof(TYPE))
 #define LINE_VECTORS (LINE / VW)
@@ -21,30 +19,35 @@
 
 /* ---- Sums ---- */
 
-#define TERMS(order) ((order) == 2 ? LUCID_TERMS : 2)
+#define TERMS(order) ((order) == 0 ? 2 : (order) == 1 ? 3 : LUCID_TERMS)
 
-/* u += the terms of an element or a vector of elements. */
-#define ADD_TERMS(u, d, g, v, order) \
-    do {                             \
-        if ((order) == 0) {          \
-            (u)[0] += (d);           \
-            (u)[1] += (d) * (d);     \
-        } else {                     \
-            (u)[0] += (g);           \
-            if ((order) == 1) {      \
-                (u)[1] += (g) * (d); \
-            } else {                 \
-                (u)[1] += (v);       \
-                (u)[2] += (g) * (d); \
-                (u)[3] += (v) * (d); \
-                (u)[4] += (v) * (g); \
-            }                        \
-        }                            \
+/* Vectors of lanes that are summed together: their sums are to stay in registers. */
+#define TOGETHER(order) ((order) == 2 ? 2 : ND < 4 ? ND : 4)
+
+/* As masks, the end of none to all of the lanes. */
+static const int64_t last_lanes[2 * LUCID_LANES] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                                    0,  0,  0,  0,  0,  -1, -1, -1, -1, -1, -1,
+                                                    -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+/* u += the terms of an element or a vector of elements, in double; PLUS adds two of these. */
+#define ADD_TERMS(PLUS, u, d, g, v, order)  \
+    do {                                    \
+        if ((order) == 0) {                 \
+            (u)[0] = PLUS((d), (u)[0]);     \
+            (u)[1] += (d) * (d);            \
+        } else {                            \
+            (u)[0] = PLUS((g), (u)[0]);     \
+            if ((order) == 1) {             \
+                (u)[1] += (g) * (d);        \
+                (u)[2] = PLUS((d), (u)[2]); \
+            } else {                        \
+                (u)[1] = PLUS((v), (u)[1]); \
+                (u)[2] += (g) * (d);        \
+                (u)[3] += (v) * (d);        \
+                (u)[4] += (v) * (g);        \
+            }                               \
+        }                                   \
     } while (0)
-
-/* The sums of order 1 are gradients themselves, and may cancel: they are taken in double
- * throughout, for a tenth of the time of a backward pass. */
-#define EXACT(order) ((order) == 1 && sizeof(WORK) == 4)
 
 /* ---- Affine ---- */
 

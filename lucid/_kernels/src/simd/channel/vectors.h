@@ -1,7 +1,6 @@
 /* Vectors of WORK, read from and written to TYPE. */
 
 typedef WORK vw __attribute__((vector_size(VBYTES)));
-typedef BITS vb __attribute__((vector_size(VBYTES)));
 
 INLINE vw NAME(load)(const TYPE *p) {
     vw v;
@@ -30,16 +29,6 @@ INLINE vw NAME(load_work)(const WORK *p) {
     return v;
 }
 
-/* Add a vector to the DOUBLES vectors at s. */
-INLINE void NAME(promote)(vd *s, vw u) {
-    if (sizeof(WORK) == 4) {
-        vf f;
-        memcpy(&f, &u, sizeof f);
-        s[0] += vf_low(f);
-        s[1] += vf_high(f);
-    } else {
-        vd d;
-        memcpy(&d, &u, sizeof d);
-        s[0] += d;
-    }
+INLINE vd NAME(doubles)(const TYPE *p) {
+    return sizeof(TYPE) == 4 ? vd_widen((const float *)p) : vd_load((const double *)p);
 }
