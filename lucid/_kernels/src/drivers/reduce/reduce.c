@@ -9,7 +9,7 @@
 
 /* Stacks may be small: with its caller, a task takes at most 32 KB of one. */
 enum {
-    SMALL = 384, /* doubles of a tile that goes there */
+    SMALL = 384, /* doubles of a tile and its scratch memory that go there */
     LINE = 8,    /* doubles of a cache line */
 };
 
@@ -50,19 +50,19 @@ static void run_task(void *context, size_t index) {
     ptrdiff_t x, out;
     size_t task = index / j->parts, part = index % j->parts;
     const loop *loops = place(j, task, part, own_loops, &x, &out);
-    double memory[SMALL], *own = memory, *heap = NULL, *scratch = NULL;
+    _Alignas(64) double memory[SMALL];
+    double *heap = NULL, *scratch = memory;
     size_t wanted = lucid_reduce_scratch(j, loops), doubles = j->fields * j->tile;
-    int large = !j->partials && doubles > SMALL;
-    if (wanted || large) {
-        heap = malloc((wanted + LINE + (large ? doubles : 0)) * sizeof *heap);
+    size_t all = wanted + (j->partials ? 0 : doubles);
+    if (all > SMALL) {
+        heap = malloc((all + LINE) * sizeof *heap);
         if (!heap) {
             atomic_store(&j->failed, 1);
             return;
         }
         scratch = heap + (-(uintptr_t)heap / sizeof *heap & (LINE - 1));
     }
-    if (j->partials) own = j->partials + index * doubles;
-    else if (large) own = scratch + wanted;
+    double *own = j->partials ? j->partials + index * doubles : scratch + wanted;
     memset(own, 0, doubles * sizeof *own);
     lucid_moments tile = fields(own, j->tile);
     lucid_reduce_leaves(j, loops, j->r->x + x, tile, scratch);
