@@ -97,7 +97,7 @@ def test_what_is_absent_is(name):
 
 def test_an_absent_rule_raises_and_says_what_to_do():
     _, space = spaces()
-    for line in ("np.linalg.norm(t)", "np.fft.fft(t)"):
+    for line in ("np.linalg.inv(t)", "np.fft.fft(t)"):
         with pytest.raises(TypeError, match="there is no rule for Tensors; write one"):
             eval(line, space)
     with pytest.raises(TypeError):

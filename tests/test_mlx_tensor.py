@@ -437,7 +437,7 @@ def test_without_mlx():
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    assert "pip install 'lucid[mlx]'" in done.stdout, done.stderr
+    assert "pip install 'lucid-numpy[mlx]'" in done.stdout, done.stderr
 
 
 def test_mlx_is_imported_when_it_is_used():

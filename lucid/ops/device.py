@@ -37,7 +37,7 @@ def to_device(array: Any, device: str, dtype: Any = None) -> Any:
     try:
         from ..backends.mlx_numpy import from_numpy
     except ImportError as error:
-        raise ImportError("gpu: MLX is not installed; pip install 'lucid[mlx]'") from error
+        raise ImportError("gpu: MLX is not installed; pip install 'lucid-numpy[mlx]'") from error
     return from_numpy(array, dtype)
 
 
