@@ -128,23 +128,20 @@ static void NAME(sum_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_t n,
     }
 }
 
-/* What a block's deviations are taken from: its mean, rounded to the element type. So those of
- * floats and their squares are exact in double. From a mean of more digits, values of few have
- * squares that share their last digits, and every sum would round these alike. */
-INLINE double NAME(centre)(double mean) {
-    return sizeof(TYPE) == 4 ? (double)(float)mean : mean;
-}
-
-INLINE vd NAME(centres)(vd mean) {
-    if (sizeof(TYPE) == 8) return mean;
-    float c[VD];
-    vd_narrow(c, mean);
-    return vd_widen(c);
-}
+/* What a block's deviations are taken from: its mean, rounded to the digits of the element type (by
+ * Veltkamp's splitting). So those of floats and their squares are exact in double. From a mean of
+ * more digits, values of few have squares that share their last digits, and every sum would round
+ * these alike. */
+#define CENTRE(c, mean)                                                      \
+    do {                                                                     \
+        __typeof__(mean) c_product = (mean) * 0x20000001p0;                  \
+        (c) = sizeof(TYPE) == 4 ? c_product - (c_product - (mean)) : (mean); \
+    } while (0)
 
 /* Chan, Golub and LeVeque (1979): merge a block of `n` values with mean c + rest and sum of squared
  * deviations `m2` into output k. c is the rounded mean; without the rest, the distance of two
- * blocks of nearly the same mean would be known to c's spacing only. */
+ * blocks of nearly the same mean would be known to c's spacing only. A quotient, for a constant
+ * whose c is one digit off to leave nothing. */
 INLINE void NAME(merge)(lucid_moments o, size_t k, double n, double c, double rest, double m2) {
     double before = o.count[k];
     if (before == 0) o.shift[k] = c;
@@ -194,12 +191,51 @@ static void NAME(moments_rows)(const TYPE *x, ptrdiff_t step, size_t rows, size_
         double h, l;
         size_t k = same ? 0 : r;
         NAME(block_sum)(x, n, &h, &l);
-        double c = NAME(centre)(h / count), t = left(h, c, count) + l, rest = t / count;
+        double c, mean = h / count;
+        CENTRE(c, mean);
+        double t = left(h, c, count) + l, rest = t / count;
         double q = NAME(block_squares)(x, n, c);
         out.sums.lo[k] += l;
         TWO_SUM(out.sums.hi[k], out.sums.lo[k], h);
         NAME(merge)(out, k, count, c, rest, q - t * rest);
     }
+}
+
+/* The second pass over N vectors of columns of a block, whose sums are hi + lo. */
+INLINE void NAME(moments_vectors)(const TYPE *x, ptrdiff_t step, size_t rows, const double *hi,
+                                  const double *lo, double before, lucid_moments out, const int N) {
+    double n = (double)rows, total = before + n;
+    vd count = vd_set(n), share = vd_set(n / total), both = vd_set(before * n / total), c[2], q[2];
+    EACH(j, N) {
+        vd mean = vd_load(hi + j * VD) / count;
+        CENTRE(c[j], mean);
+        q[j] = (vd){0};
+    }
+    for (size_t i = 0; i < rows; i++, x += step)
+        EACH(j, N) {
+            vd d = WIDEN(x + j * VD) - c[j];
+            q[j] += d * d;
+        }
+    EACH(j, N) {
+        size_t k = j * VD;
+        vd h = vd_load(hi + k), l = COMPENSATED ? vd_load(lo + k) : (vd){0};
+        vd t = vd_left(h, c[j], count) + l, rest = t / count;
+        vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + l;
+        TWO_SUM(sh, sl, h);
+        vd_store(out.sums.hi + k, sh);
+        vd_store(out.sums.lo + k, sl);
+        vd shift = before == 0 ? c[j] : vd_load(out.shift + k), m = vd_load(out.mean + k);
+        vd delta = (c[j] - shift) + (rest - m);
+        vd_store(out.shift + k, shift);
+        vd_store(out.mean + k, m + delta * share);
+        vd_store(out.m2 + k, vd_load(out.m2 + k) + ((q[j] - t * rest) + delta * delta * both));
+        vd_store(out.count + k, vd_set(total));
+    }
+}
+
+INLINE lucid_moments NAME(columns_from)(lucid_moments out, size_t k) {
+    return (lucid_moments){
+        {out.sums.hi + k, out.sums.lo + k}, out.count + k, out.shift + k, out.mean + k, out.m2 + k};
 }
 
 /* One block of a strip of columns: two passes, the second over what the first left in L1. */
@@ -209,31 +245,17 @@ INLINE void NAME(moments_strip)(const TYPE *x, ptrdiff_t step, size_t rows, size
     memset(hi, 0, n * sizeof *hi);
     if (COMPENSATED) memset(lo, 0, n * sizeof *lo);
     NAME(sum_cols)(x, step, rows, n, (lucid_sums){hi, lo});
-    double count = (double)rows, before = out.count[0], total = before + count;
-    vd vcount = vd_set(count), share = vd_set(count / total), both = vd_set(before * count / total);
+    double count = (double)rows, before = out.count[0];
     size_t k = 0;
-    for (; k + VD <= n; k += VD) {
-        vd h = vd_load(hi + k), l = COMPENSATED ? vd_load(lo + k) : (vd){0};
-        vd c = NAME(centres)(h / vcount), q = {0};
-        const TYPE *p = x + k;
-        for (size_t i = 0; i < rows; i++, p += step) {
-            vd d = WIDEN(p) - c;
-            q += d * d;
-        }
-        vd t = vd_left(h, c, vcount) + l, rest = t / vcount;
-        vd sh = vd_load(out.sums.hi + k), sl = vd_load(out.sums.lo + k) + l;
-        TWO_SUM(sh, sl, h);
-        vd_store(out.sums.hi + k, sh);
-        vd_store(out.sums.lo + k, sl);
-        vd shift = before == 0 ? c : vd_load(out.shift + k), m = vd_load(out.mean + k);
-        vd delta = (c - shift) + (rest - m);
-        vd_store(out.shift + k, shift);
-        vd_store(out.mean + k, m + delta * share);
-        vd_store(out.m2 + k, vd_load(out.m2 + k) + ((q - t * rest) + delta * delta * both));
-        vd_store(out.count + k, vd_set(total));
-    }
+    for (; k + 2 * VD <= n; k += 2 * VD)
+        NAME(moments_vectors)(x + k, step, rows, hi + k, COMPENSATED ? lo + k : lo, before,
+                              NAME(columns_from)(out, k), 2);
+    for (; k + VD <= n; k += VD)
+        NAME(moments_vectors)(x + k, step, rows, hi + k, COMPENSATED ? lo + k : lo, before,
+                              NAME(columns_from)(out, k), 1);
     for (; k < n; k++) {
-        double l = COMPENSATED ? lo[k] : 0, c = NAME(centre)(hi[k] / count), q = 0;
+        double l = COMPENSATED ? lo[k] : 0, c, mean = hi[k] / count, q = 0;
+        CENTRE(c, mean);
         for (size_t i = 0; i < rows; i++) {
             double d = (double)x[(ptrdiff_t)i * step + (ptrdiff_t)k] - c;
             q += d * d;
@@ -253,17 +275,14 @@ static void NAME(moments_cols)(const TYPE *x, ptrdiff_t step, size_t rows, size_
     for (size_t r = 0; r < rows; r += tall, x += (ptrdiff_t)tall * step) {
         size_t some = rows - r < tall ? rows - r : tall;
         for (size_t k = 0; k < n; k += strip) {
-            lucid_moments o = {{out.sums.hi + k, out.sums.lo + k},
-                               out.count + k,
-                               out.shift + k,
-                               out.mean + k,
-                               out.m2 + k};
-            NAME(moments_strip)(x + k, step, some, n - k < strip ? n - k : strip, o);
+            NAME(moments_strip)(x + k, step, some, n - k < strip ? n - k : strip,
+                                NAME(columns_from)(out, k));
         }
     }
 }
 
 #undef LANES
+#undef CENTRE
 #undef STRIP
 #undef STRIP_ELEMENTS
 #undef TALLEST
