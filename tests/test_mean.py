@@ -276,9 +276,10 @@ def test_float64_variance_at_an_offset(shape, axis, dtype, offset, spread, isa):
     var = lucid.var(x, axis, dtype=np.float64)
     strided = lucid.var(np.repeat(x, 2, axis=-1)[..., ::2], axis, dtype=np.float64)
     moments = lucid.Moments.of(x, axis).var()
+    bound = 16 if table.active()[0] == "simd" else 32  # the others merge blocks a quarter as long
     for result in (var, strided, moments):
         error = abs(np.asarray(result) - reference) / np.spacing(reference.astype(np.float64))
-        assert np.max(error) <= 16
+        assert np.max(error) <= bound
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
